@@ -1,0 +1,73 @@
+//! Installing Debian and Ubuntu packages without a question asked and without starting a service.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::child::{self, Failure};
+use crate::ground;
+
+/// Package lists are fetched once per run, before the first install.
+static LISTS_ARE_FRESH: AtomicBool = AtomicBool::new(false);
+
+/// How this person may install packages.
+enum Way {
+    Root,
+    Sudo,
+}
+
+/// Installs `packages`; `why` is told to the person first.
+pub(crate) fn install(packages: &[&str], why: &str) -> Result<(), Failure> {
+    let list = packages.join(" ");
+    if ground::on_path("apt-get").is_none() {
+        return Err(Failure::missing(format!(
+            "{why}: this machine has no apt-get; install what Debian calls `{list}` with your own package manager"
+        )));
+    }
+    let Some(way) = way() else {
+        return Err(Failure::missing(format!(
+            "{why}: only root may install packages; run `sudo apt-get install {list}` and try again"
+        )));
+    };
+    eprintln!("xtask: {why}: installing {list}");
+    if !LISTS_ARE_FRESH.swap(true, Ordering::Relaxed) && apt(&way, &["update"]).is_err() {
+        eprintln!("xtask: package lists could not be refreshed; trying with the old ones");
+    }
+    let mut args = vec!["install", "--yes", "--no-install-recommends"];
+    args.extend(packages);
+    apt(&way, &args).map_err(|_| {
+        Failure::missing(format!(
+            "{why}: apt-get could not install {list} (its own words are above); is there a network?"
+        ))
+    })
+}
+
+/// A C compiler, which one dependency (ring) needs.
+pub(crate) fn c_compiler() -> Result<(), Failure> {
+    if std::env::var_os("CC").is_some() || ground::on_path("cc").is_some() {
+        return Ok(());
+    }
+    install(&["gcc", "libc6-dev"], "a C compiler is needed to build TLS")
+}
+
+fn way() -> Option<Way> {
+    if child::answer("id", &["-u"]).as_deref() == Some("0") {
+        return Some(Way::Root);
+    }
+    child::answer("sudo", &["-n", "true"]).map(|_| Way::Sudo)
+}
+
+fn apt(way: &Way, args: &[&str]) -> Result<(), Failure> {
+    let mut command = match way {
+        Way::Root => Command::new("env"),
+        Way::Sudo => {
+            let mut sudo = Command::new("sudo");
+            sudo.args(["-n", "env"]);
+            sudo
+        }
+    };
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq"]);
+    // Another installation may be under way: wait for it instead of failing.
+    command.args(["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=2"]);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+    child::pass_through(&mut command)
+}

@@ -1,0 +1,129 @@
+//! `cargo xtask test`: the servers, the binaries that tests start, then the whole suite with its output untouched.
+
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::child::{self, Failure};
+use crate::debian;
+use crate::ground;
+use crate::servers::{self, Found, Wanted};
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Request {
+    /// The whole suite on every server, instead of a contract on the newer ones.
+    every_server: bool,
+    /// Only these packages; the workspace when empty.
+    packages: Vec<OsString>,
+    /// For the test binaries: filters first, then what followed `--`.
+    to_tests: Vec<OsString>,
+}
+
+pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
+    let request = parse(args)?;
+    let started = Instant::now();
+    debian::c_compiler()?;
+    let found = servers::ensure(Wanted::Every)?;
+    tell_about_data();
+
+    // Tests start the real programs, and `cargo test` alone does not build another package's binaries.
+    let mut build = ground::cargo();
+    build.current_dir(ground::root()).args(["build", "--workspace", "--bins"]);
+    let result = child::pass_through(&mut build)
+        .and_then(|()| child::pass_through(&mut test_command(&request, &found)));
+
+    found.repeat_what_is_missing();
+    let code = result.as_ref().map_or_else(|failure| failure.code, |()| 0);
+    eprintln!("xtask test: exit code {code} after {} s", started.elapsed().as_secs());
+    result
+}
+
+fn parse(args: &[OsString]) -> Result<Request, Failure> {
+    let mut request = Request::default();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if arg == "--" {
+            request.to_tests.extend(args.cloned());
+            break;
+        } else if arg == "--all" {
+            request.every_server = true;
+        } else if arg == "-p" || arg == "--package" {
+            let package = args.next().ok_or_else(|| {
+                Failure::usage(format!("{} needs the name of a crate", arg.to_string_lossy()))
+            })?;
+            request.packages.push(package.clone());
+        } else if arg.to_string_lossy().starts_with('-') {
+            return Err(Failure::usage(format!(
+                "`test` knows --all and -p CRATE, not `{}`; arguments for the test binaries follow `--`",
+                arg.to_string_lossy()
+            )));
+        } else {
+            request.to_tests.push(arg.clone());
+        }
+    }
+    Ok(request)
+}
+
+fn test_command(request: &Request, found: &Found) -> Command {
+    let mut command = ground::cargo();
+    command.current_dir(ground::root()).arg("test").envs(found.variables());
+    match request.packages.is_empty() {
+        true => {
+            command.arg("--workspace");
+        }
+        false => {
+            for package in &request.packages {
+                command.arg("--package").arg(package);
+            }
+        }
+    }
+    if request.every_server {
+        command.env("GRISTMILL_TEST_ALL", "1");
+    }
+    command.arg("--").args(&request.to_tests);
+    command
+}
+
+/// Some tests replay real events, which lie beside the checkout and not in it.
+fn tell_about_data() {
+    let data = ground::data();
+    if !data.is_dir() {
+        eprintln!(
+            "xtask: NOTE: there is no folder ../shared/data beside this checkout: tests that replay it are skipped, and say so"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(words: &str) -> Result<Request, Failure> {
+        parse(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn filters_and_what_follows_the_dashes_go_to_the_test_binaries() {
+        let request = request("--all drain -p gristmill-node fenced -- --nocapture --all").unwrap();
+        assert!(request.every_server);
+        assert_eq!(request.packages, ["gristmill-node"]);
+        assert_eq!(request.to_tests, ["drain", "fenced", "--nocapture", "--all"]);
+    }
+
+    #[test]
+    fn an_unknown_switch_is_wrong_usage() {
+        let failure = request("--everything").unwrap_err();
+        assert_eq!(failure.code, 2);
+        assert!(failure.text.unwrap().contains("--everything"));
+        assert_eq!(request("-p").unwrap_err().code, 2);
+    }
+
+    #[test]
+    fn the_whole_workspace_is_tested_unless_a_crate_is_named() {
+        let whole = test_command(&request("").unwrap(), &Found::default());
+        assert!(child::spoken(&whole).ends_with("test --workspace --"));
+        let one = test_command(&request("-p xtask words").unwrap(), &Found::default());
+        assert!(child::spoken(&one).ends_with("test --package xtask -- words"));
+    }
+}
