@@ -1,0 +1,23 @@
+//! Private servers: each with its own directory and port on 127.0.0.1, gone when the value is dropped.
+//!
+//! * `flavor`: which servers there are and where their programs come from
+//! * `options`: how one is configured
+//! * `certificates`: what a TLS server shows and what its clients trust
+//! * `port`: a port that stays ours while the server is down
+//! * `resp`: a tiny blocking client to set up and look
+//! * `running`: start, pause, kill, restart, roll back
+//! * `snapshot`: a copy of the data, to start or roll back from
+
+mod certificates;
+mod flavor;
+mod options;
+mod port;
+mod resp;
+mod running;
+mod snapshot;
+
+pub use flavor::Flavor;
+pub use options::{Appendonly, ServerOptions};
+pub use resp::{Connection, Reply};
+pub use running::Server;
+pub use snapshot::Snapshot;

@@ -1,0 +1,400 @@
+//! A running server: start, pause, kill, restart, roll back. Dropped, it is killed and its directory removed.
+
+use super::{
+    certificates::CertificateFiles,
+    options::{ADMIN, Appendonly, Ports, ServerOptions},
+    port::Port,
+    resp::{Connection, Reply},
+    snapshot::{Snapshot, TempDir, first_appendonly},
+};
+use crate::{
+    Deadline, Error,
+    guard::{Guard, Launch},
+};
+use nix::sys::signal::Signal;
+use std::{
+    collections::hash_map::RandomState,
+    fs::{self, File},
+    hash::{BuildHasher, Hasher},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Loading a large append-only file on a busy machine with two cores.
+const START_WITHIN: Duration = Duration::from_secs(30);
+const STOP_WITHIN: Duration = Duration::from_secs(10);
+/// Each try takes other ports.
+const START_TRIES: u32 = 5;
+const LOG: &str = "server.log";
+
+/// A private server. The fields are dropped in this order: the process first, its directory last.
+#[derive(Debug)]
+pub struct Server {
+    guard: Option<Guard>,
+    options: ServerOptions,
+    plain: Port,
+    tls: Option<Port>,
+    certificates: Option<CertificateFiles>,
+    admin_password: String,
+    version: String,
+    /// The last start failed because another program holds the port.
+    lost_its_port: bool,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Errors
+    /// [`Error::MissingServer`] when its program is not installed, [`Error::BadOption`] for options that do not fit,
+    /// [`Error::StartFailed`] with the end of its log when it ends or stays silent for 30 s.
+    pub fn start(options: ServerOptions) -> Result<Self, Error> {
+        let version = options.flavor.version()?;
+        let mut last = None;
+        for _ in 0..START_TRIES {
+            let dir = TempDir::new("server")?;
+            let certificates = options.tls.then(|| CertificateFiles::make_in(dir.path())).transpose()?;
+            let mut server = Self {
+                guard: None,
+                plain: Port::reserve()?,
+                tls: options.tls.then(Port::reserve).transpose()?,
+                certificates,
+                admin_password: format!("{:016x}", RandomState::new().build_hasher().finish()),
+                version: version.clone(),
+                lost_its_port: false,
+                dir,
+                options: options.clone(),
+            };
+            let snapshot = server.options.snapshot.clone();
+            match server.launch(snapshot.as_ref()) {
+                Ok(()) => return Ok(server),
+                // Something outside the testkit took the port in between.
+                Err(error) if server.lost_its_port => last = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::BadOption("no try was made to start a server".to_owned())))
+    }
+
+    /// What clients connect to: `redis://` or `rediss://`, with user and password if any. Holds the secret: do not print it.
+    pub fn url(&self) -> String {
+        self.url_at(self.port())
+    }
+
+    /// The same with another port, such as a [`crate::proxy::Proxy`]'s.
+    pub fn url_at(&self, port: u16) -> String {
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        let login = match &self.options.password {
+            None => String::new(),
+            Some(password) => {
+                let user = self.options.user.as_deref().unwrap_or("");
+                format!("{}:{}@", percent_encoded(user), percent_encoded(password))
+            }
+        };
+        format!("{scheme}://{login}127.0.0.1:{port}")
+    }
+
+    /// The port that [`Server::url`] names. It stays the same over restarts.
+    pub fn port(&self) -> u16 {
+        self.tls.as_ref().unwrap_or(&self.plain).number()
+    }
+
+    /// The certificate authority (PEM) that clients of a TLS server must trust.
+    pub fn ca_path(&self) -> Option<&Path> {
+        self.certificates.as_ref().map(|files| files.ca.as_path())
+    }
+
+    /// The server's own process id; none when it was killed or shut down.
+    pub fn pid(&self) -> Option<u32> {
+        self.guard.as_ref().map(Guard::pid)
+    }
+
+    /// Its real version, such as `7.0.15`.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Its directory: configuration, data, log.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The last lines of its log, for messages.
+    pub fn log_tail(&self) -> String {
+        log_tail(&self.log_path())
+    }
+
+    /// A connection of the testkit (plain, with all rights).
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it does not answer.
+    pub fn connection(&self) -> Result<Connection, Error> {
+        let login = self.options.password.is_some().then_some((ADMIN, self.admin_password.as_str()));
+        Connection::open(self.plain.number(), login)
+    }
+
+    /// One command on a connection of its own.
+    ///
+    /// # Errors
+    /// As [`Connection::command`].
+    pub fn command<A: AsRef<[u8]>>(&self, args: &[A]) -> Result<Reply, Error> {
+        self.connection()?.command(args)
+    }
+
+    /// SIGSTOP: it answers nothing, and its connections stay open.
+    ///
+    /// # Errors
+    /// [`Error::NotRunning`] after a kill or shutdown.
+    pub fn pause(&mut self) -> Result<(), Error> {
+        self.running()?.signal(Signal::SIGSTOP)
+    }
+
+    /// SIGCONT.
+    ///
+    /// # Errors
+    /// As [`Server::pause`].
+    pub fn resume(&mut self) -> Result<(), Error> {
+        self.running()?.signal(Signal::SIGCONT)
+    }
+
+    /// SIGKILL, also of a paused server. Its directory and port stay for [`Server::restart`].
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it cannot be reaped.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        match self.guard.take() {
+            Some(mut guard) => guard.kill().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// SIGTERM and wait: a clean end, the append-only file complete.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] after 10 s; it is killed then.
+    pub fn shutdown(&mut self) -> Result<(), Error> {
+        let mut guard = self.guard.take().ok_or_else(not_running)?;
+        // A paused server would see the SIGTERM only once resumed.
+        guard.signal(Signal::SIGTERM)?;
+        guard.signal(Signal::SIGCONT)?;
+        guard.wait(Deadline::after(STOP_WITHIN), "the server").map(drop)
+    }
+
+    /// Starts it again (killing it first if it runs) with the same directory, port and options; what its persistence kept is
+    /// there again when this returns.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn restart(&mut self) -> Result<(), Error> {
+        self.kill()?;
+        self.launch(None)
+    }
+
+    /// Kills it and starts it again with the data of a snapshot: what clients see after a failover to a replica that
+    /// lacked the last writes, at the same address.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn roll_back_to(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        self.kill()?;
+        self.launch(Some(snapshot))
+    }
+
+    /// Its data as of now (SAVE), to start another server from ([`ServerOptions::snapshot`]) or to roll back to.
+    ///
+    /// # Errors
+    /// As [`Server::command`], or when the file cannot be copied.
+    pub fn snapshot(&self) -> Result<Snapshot, Error> {
+        self.command(&["SAVE"])?;
+        Snapshot::copy_of(self.dir.path())
+    }
+
+    /// FLUSHALL: data, groups and functions' state are gone; scripts and users stay.
+    ///
+    /// # Errors
+    /// As [`Server::command`].
+    pub fn flush(&self) -> Result<(), Error> {
+        self.command(&["FLUSHALL"]).map(drop)
+    }
+
+    /// Closes all connections of ordinary clients; returns how many.
+    ///
+    /// # Errors
+    /// As [`Server::command`].
+    pub fn kill_client_connections(&self) -> Result<u64, Error> {
+        let reply = self.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?;
+        reply.as_int().and_then(|count| u64::try_from(count).ok()).ok_or_else(|| Error::UnexpectedReply {
+            expected: "a number of connections",
+            got: format!("{reply:?}"),
+        })
+    }
+
+    /// One field of `INFO section`.
+    ///
+    /// # Errors
+    /// As [`Server::command`], and [`Error::UnexpectedReply`] when there is no such field.
+    pub fn info(&self, section: &str, field: &str) -> Result<String, Error> {
+        info(&mut self.connection()?, section, field)
+    }
+
+    /// Bytes of memory in use by data (`used_memory`).
+    ///
+    /// # Errors
+    /// As [`Server::info`].
+    pub fn used_memory(&self) -> Result<u64, Error> {
+        let text = self.info("memory", "used_memory")?;
+        text.parse().map_err(|_| Error::UnexpectedReply { expected: "a number of bytes", got: text })
+    }
+
+    fn running(&mut self) -> Result<&mut Guard, Error> {
+        self.guard.as_mut().ok_or_else(not_running)
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.dir.path().join(LOG)
+    }
+
+    /// Starts the process and waits until it, and no other server on its port, answers with its data loaded.
+    fn launch(&mut self, snapshot: Option<&Snapshot>) -> Result<(), Error> {
+        if let Some(snapshot) = snapshot {
+            snapshot.install(self.dir.path())?;
+        }
+        let appendonly = first_appendonly(self.options.appendonly, snapshot.is_some());
+        let ports = Ports { plain: self.plain.number(), tls: self.tls.as_ref().map(Port::number) };
+        let config = self.options.config(
+            self.dir.path(),
+            ports,
+            &self.admin_password,
+            appendonly,
+            self.certificates.as_ref(),
+        )?;
+        let config_path = self.dir.path().join("server.conf");
+        fs::write(&config_path, config).map_err(Error::io("cannot write a server's configuration"))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.log_path())
+            .map_err(Error::io("cannot open a server's log"))?;
+        let errors = log.try_clone().map_err(Error::io("cannot share a server's log"))?;
+        let binary = self.options.flavor.binary()?;
+        let mut guard = Guard::start(Launch {
+            program: binary.as_os_str(),
+            args: &[config_path.into_os_string()],
+            envs: &[],
+            stdin: Path::new("/dev/null"),
+            stdout: log.into(),
+            stderr: errors.into(),
+            dir: Some(self.dir.path()),
+        })?;
+        self.wait_ready(&mut guard)?;
+        self.guard = Some(guard);
+        if appendonly != self.options.appendonly {
+            self.turn_appendonly_on()?;
+        }
+        Ok(())
+    }
+
+    fn wait_ready(&mut self, guard: &mut Guard) -> Result<(), Error> {
+        let deadline = Deadline::after(START_WITHIN);
+        let mut last = "it never listened".to_owned();
+        let ready = deadline.poll("a server to answer", || {
+            if let Ok(Some(status)) = guard.try_wait() {
+                self.lost_its_port = self.log_tail().contains("Address already in use");
+                return Some(Err(format!("it ended with {status}")));
+            }
+            match self.answers_as(guard.pid()) {
+                Ok(true) => Some(Ok(())),
+                Ok(false) => {
+                    self.lost_its_port = true;
+                    Some(Err("another server answers on its port".to_owned()))
+                }
+                Err(error) => {
+                    last = error.to_string();
+                    None
+                }
+            }
+        });
+        let reason = match ready {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(reason)) => reason,
+            Err(_) => format!("no answer in {START_WITHIN:?}; the last try: {last}"),
+        };
+        Err(Error::StartFailed {
+            what: format!("{} {}", self.options.flavor, self.version),
+            reason,
+            output: self.log_tail(),
+        })
+    }
+
+    fn answers_as(&self, pid: u32) -> Result<bool, Error> {
+        let mut connection = self.connection()?;
+        if info(&mut connection, "server", "process_id")? != pid.to_string() {
+            return Ok(false);
+        }
+        // INFO is answered while data is being loaded; PING is refused until it is done.
+        connection.command(&["PING"])?;
+        Ok(true)
+    }
+
+    /// After a start from an RDB file, as an administrator would switch: the file is there when this returns.
+    fn turn_appendonly_on(&self) -> Result<(), Error> {
+        let sync = match self.options.appendonly {
+            Appendonly::Off => return Ok(()),
+            Appendonly::Everysec => "everysec",
+            Appendonly::Always => "always",
+        };
+        self.command(&["CONFIG", "SET", "appendfsync", sync, "appendonly", "yes"])?;
+        Deadline::after(START_WITHIN).poll("the append-only file to be written", || {
+            let done = |field, value| self.info("persistence", field).is_ok_and(|got| got == value);
+            (done("aof_rewrite_in_progress", "0")
+                && done("aof_rewrite_scheduled", "0")
+                && done("aof_enabled", "1"))
+            .then_some(())
+        })
+    }
+}
+
+fn not_running() -> Error {
+    Error::NotRunning {
+        what: "the server".to_owned(),
+        hint: "; it was killed or shut down, `restart` it first",
+    }
+}
+
+fn info(connection: &mut Connection, section: &str, field: &str) -> Result<String, Error> {
+    let reply = connection.command(&["INFO", section])?;
+    let text = reply.as_str().unwrap_or_default();
+    let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    found.map(|value| value.trim().to_owned()).ok_or_else(|| Error::UnexpectedReply {
+        expected: "INFO with the field that was asked for",
+        got: format!("no `{field}` in section `{section}`"),
+    })
+}
+
+fn log_tail(path: &Path) -> String {
+    let text = fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+/// All but unreserved characters, for user and password in a URL.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                char::from(byte).to_string()
+            }
+            other => format!("%{other:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn encodes_what_a_url_would_misread() {
+        assert_eq!(percent_encoded("a:b@c/ü~"), "a%3Ab%40c%2F%C3%BC~");
+    }
+}
