@@ -67,7 +67,7 @@ fn parse(args: &[OsString]) -> Result<Request, Failure> {
 
 fn test_command(request: &Request, found: &Found) -> Command {
     let mut command = ground::cargo();
-    command.current_dir(ground::root()).arg("test").envs(found.variables());
+    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]).envs(found.variables());
     match request.packages.is_empty() {
         true => {
             command.arg("--workspace");
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn the_whole_workspace_is_tested_unless_a_crate_is_named() {
         let whole = test_command(&request("").unwrap(), &Found::default());
-        assert!(child::spoken(&whole).ends_with("test --workspace --"));
+        assert!(child::spoken(&whole).ends_with("test --no-fail-fast --workspace --"));
         let one = test_command(&request("-p xtask words").unwrap(), &Found::default());
-        assert!(child::spoken(&one).ends_with("test --package xtask -- words"));
+        assert!(child::spoken(&one).ends_with("test --no-fail-fast --package xtask -- words"));
     }
 }
