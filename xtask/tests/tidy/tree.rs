@@ -31,8 +31,11 @@ pub(crate) fn in_tests_folder(path: &str) -> bool {
     path.starts_with("tests/") || path.contains("/tests/")
 }
 
+/// The workspace's root. Asked at run time: two checkouts that share a target folder share this binary too.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+    let own = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    own.parent().unwrap().to_path_buf()
 }
 
 /// Every readable text file outside build output and version control's own folder.
