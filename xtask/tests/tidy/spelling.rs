@@ -22,6 +22,9 @@ const KNOWN_ENDINGS: &[&str] = &[
 const RUST_TAG: &str = "{{{";
 const LUA_TAG: &str = "{";
 
+/// How every key begins.
+const PREFIX: &str = "gm:";
+
 fn judge(files: &[File]) -> Vec<String> {
     let mut endings: BTreeSet<String> = KNOWN_ENDINGS.iter().map(|ending| (*ending).to_owned()).collect();
     if let Some(keys) = files.iter().find(|file| file.path == KEYS) {
@@ -44,7 +47,8 @@ fn judge_one(file: &File, endings: &BTreeSet<String>) -> Vec<String> {
         for literal in source::strings(line.text, comment) {
             let spelled = endings.iter().find(|ending| spells(literal, ending));
             let tag = Some(tag).filter(|tag| literal.contains(tag));
-            if let Some(what) = spelled.map(String::as_str).or(tag) {
+            let prefix = Some(PREFIX).filter(|prefix| literal.starts_with(prefix));
+            if let Some(what) = spelled.map(String::as_str).or(tag).or(prefix) {
                 complaints.push(format!(
                     "{}:{}: spells a key (`{what}` in \"{literal}\"); keys are made in {KEYS} only",
                     file.path, line.number
@@ -100,6 +104,7 @@ fn a_key_spelled_elsewhere_is_refused() {
         planted("crates/gristmill-broker/src/c.rs", "    let tag = format!(\"{{{queue}:{p}}}\");\n"),
         planted("crates/gristmill-broker/src/lua/d.lua", "local key = KEYS[1] .. ':seen:' .. id\n"),
         planted("crates/gristmill-broker/src/lua/e.lua", "local key = '{' .. queue\n"),
+        planted("crates/gristmill-cli/src/f.rs", "    let all = \"gm:queues\";\n"),
     ];
     for file in refused {
         let path = file.path.clone();
