@@ -1,1 +1,36 @@
-//! gristmill-handler
+//! What users implement: handlers, what they are given, and what they may answer. Knows no broker and no node.
+//!
+//! In reading order:
+//!
+//! * [`delivery`]: what a node hands over, and what it gets back.
+//! * [`registry`]: which handler serves which kind; [`Registry::start`] is the node's only door.
+//! * [`handler`]: the async functions that are handlers, and what they may return.
+//! * [`payload`]: the first argument, typed or [`Raw`]; `nesting` refuses what would hurt a decoder.
+//! * [`extract`]: the other arguments ([`State`], [`Context`], your own).
+//! * [`context`]: what a run may ask about itself.
+//! * [`cancellation`]: asking a run to stop, in two stages.
+//! * [`error`]: errors with a class, and the chain that a dead letter keeps.
+//!
+//! Invariants: all user code (decoding a payload, extractors, the handler) runs inside the returned future, so that
+//! whoever polls it can catch a panic; what a foreign producer wrote never panics here; the way of a job through
+//! [`Registry::start`] allocates its boxed future and what its payload needs, nothing else (headers aside, which the
+//! envelope's reader lists).
+
+pub mod cancellation;
+pub mod context;
+pub mod delivery;
+pub mod error;
+pub mod extract;
+pub mod handler;
+mod nesting;
+pub mod payload;
+pub mod registry;
+
+pub use cancellation::{Cancellation, Stage};
+pub use context::{Context, Headers};
+pub use delivery::{Answer, Delivery, Facts, RunFuture, Started};
+pub use error::{Classify, HandlerError, WithClass};
+pub use extract::{FromDelivery, Needs, Shared, State};
+pub use handler::{Handler, IntoAnswer};
+pub use payload::{FromPayload, Raw};
+pub use registry::{Registry, RegistryError, RegistryFault};

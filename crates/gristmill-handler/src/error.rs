@@ -1,0 +1,198 @@
+//! Errors with a class, and the chain that a dead letter keeps.
+//!
+//! `?` turns any error into a [`HandlerError`] of class `Unknown`: tried again, then dead. Where the place knows better, it says so
+//! with `.transient()?` or `.permanent()?` ([`WithClass`]). Where the error knows better, its type implements
+//! [`Classify`] once, and `Registry::classify::<E>()` makes every plain `?` heed it.
+
+use gristmill_job::{ErrorClass, Failure};
+use std::error::Error;
+use std::fmt::{self, Write};
+
+/// How many errors of a chain are kept.
+pub const MAX_CHAIN: usize = 16;
+/// How much of each error is kept, in bytes of UTF-8.
+pub const MAX_ERROR_BYTES: usize = 1024;
+
+type Boxed = Box<dyn Error + Send + Sync>;
+
+/// An error of a handler: what happened, and whether trying again can help.
+///
+/// Not an [`Error`] itself, so that `?` can take every error there is.
+pub struct HandlerError {
+    class: ErrorClass,
+    error: Boxed,
+}
+
+impl HandlerError {
+    /// Will pass by itself: tried again with backoff.
+    pub fn transient(error: impl Into<Boxed>) -> Self {
+        Self { class: ErrorClass::Transient, error: error.into() }
+    }
+
+    /// Will not pass: a dead letter at once.
+    pub fn permanent(error: impl Into<Boxed>) -> Self {
+        Self { class: ErrorClass::Permanent, error: error.into() }
+    }
+
+    /// Nobody knows: tried again until its attempts are used. What `?` makes.
+    pub fn unknown(error: impl Into<Boxed>) -> Self {
+        Self { class: ErrorClass::Unknown, error: error.into() }
+    }
+
+    /// Of the class that the error itself names.
+    pub fn classified<E: Classify>(error: E) -> Self {
+        Self { class: error.class(), error: error.into() }
+    }
+
+    /// Whether trying again can help.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        self.class
+    }
+
+    /// What settle writes. An error without a class is shown to `classifiers`, outermost first.
+    pub(crate) fn into_failure(self, classifiers: &[Classifier]) -> Failure {
+        let class = match self.class {
+            ErrorClass::Unknown => self
+                .sources()
+                .take(MAX_CHAIN)
+                .find_map(|error| classifiers.iter().find_map(|classifier| classifier(error)))
+                .unwrap_or(ErrorClass::Unknown),
+            said => said,
+        };
+        Failure { class, chain: self.chain() }
+    }
+
+    /// The error and its sources, outermost first: at most [`MAX_CHAIN`], each of about [`MAX_ERROR_BYTES`] at most.
+    #[must_use]
+    pub fn chain(&self) -> Vec<String> {
+        let mut sources = self.sources();
+        let mut chain: Vec<String> = sources.by_ref().take(MAX_CHAIN).map(capped).collect();
+        if sources.next().is_some() {
+            chain.pop();
+            chain.push(format!("… and more than {} errors under it", MAX_CHAIN - 1));
+        }
+        chain
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &(dyn Error + 'static)> {
+        let outermost: &(dyn Error + 'static) = self.error.as_ref();
+        std::iter::successors(Some(outermost), |&error| error.source())
+    }
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self::unknown(error)
+    }
+}
+
+/// Gives up the class; how an error that has one gets another through [`WithClass`].
+impl From<HandlerError> for Boxed {
+    fn from(error: HandlerError) -> Self {
+        error.error
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandlerError").field("class", &self.class).field("chain", &self.chain()).finish()
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} error: {}", self.class.as_str(), self.chain().join(": "))
+    }
+}
+
+/// An error type that knows whether trying again can help.
+///
+/// Implement it once, then either name the type with `Registry::classify::<E>()`, after which `?` and
+/// `Result<_, E>` heed it everywhere, or convert at the place with [`WithClass::classified`].
+pub trait Classify: Error + Send + Sync + 'static {
+    /// Its class.
+    fn class(&self) -> ErrorClass;
+}
+
+/// Asks an error of unknown type for its class.
+pub(crate) type Classifier = fn(&(dyn Error + 'static)) -> Option<ErrorClass>;
+
+pub(crate) fn classifier<E: Classify>(error: &(dyn Error + 'static)) -> Option<ErrorClass> {
+    error.downcast_ref::<E>().map(Classify::class)
+}
+
+/// Says the class of an error where it happens: `load(id).await.transient()?`. A class it had is replaced.
+pub trait WithClass<T, E>: Sized {
+    /// Will pass by itself.
+    ///
+    /// # Errors
+    /// The error, of class `Transient`.
+    fn transient(self) -> Result<T, HandlerError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>;
+
+    /// Will not pass.
+    ///
+    /// # Errors
+    /// The error, of class `Permanent`.
+    fn permanent(self) -> Result<T, HandlerError>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>;
+
+    /// As the error itself says.
+    ///
+    /// # Errors
+    /// The error, of the class it names.
+    fn classified(self) -> Result<T, HandlerError>
+    where
+        E: Classify;
+}
+
+impl<T, E> WithClass<T, E> for Result<T, E> {
+    fn transient(self) -> Result<T, HandlerError>
+    where
+        E: Into<Boxed>,
+    {
+        self.map_err(HandlerError::transient)
+    }
+
+    fn permanent(self) -> Result<T, HandlerError>
+    where
+        E: Into<Boxed>,
+    {
+        self.map_err(HandlerError::permanent)
+    }
+
+    fn classified(self) -> Result<T, HandlerError>
+    where
+        E: Classify,
+    {
+        self.map_err(HandlerError::classified)
+    }
+}
+
+/// Text of at most [`MAX_ERROR_BYTES`] and an ellipsis. The rest is not even formatted.
+pub(crate) fn capped(text: impl fmt::Display) -> String {
+    struct Capped(String);
+    impl Write for Capped {
+        fn write_str(&mut self, more: &str) -> fmt::Result {
+            let room = MAX_ERROR_BYTES.saturating_sub(self.0.len());
+            if more.len() <= room {
+                self.0.push_str(more);
+                return Ok(());
+            }
+            self.0.push_str(&more[..more.floor_char_boundary(room)]);
+            self.0.push('…');
+            Err(fmt::Error)
+        }
+    }
+    let mut kept = Capped(String::new());
+    // An error is how the cap stops the formatting; what came until then is kept either way.
+    let _ = write!(kept, "{text}");
+    kept.0
+}
+
+#[cfg(test)]
+#[path = "error_tests.rs"]
+mod tests;
