@@ -1,1 +1,47 @@
-//! gristmill-broker
+//! The only production crate with a Redis client: queues, leases, claims and settlements, one file and one script per
+//! operation.
+//!
+//! In reading order:
+//!
+//! * [`keys`]: every key that exists, spelled once.
+//! * [`fence`]: who may touch a partition: incarnation, epoch, number.
+//! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward` and `lease::release`
+//!   each know how one of them is written and read, and have a script of the same name in `lua/`.
+//! * `lease`: `acquire`, `want`, `renew`, `release`.
+//! * [`enqueue`], [`create`], [`announce`], [`inspect`]: what needs no lease.
+//! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
+//! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
+//!
+//! Invariants: keys are spelled in `keys` alone; a tenure's calls go through [`Connection::call`] in the order they are
+//! first polled; a timeout means *unknown*, never *failed*; no script knows a retry policy.
+
+pub mod announce;
+pub mod broker;
+pub mod call;
+pub mod claim;
+pub mod create;
+pub mod doorbell;
+pub mod enqueue;
+pub mod entry;
+pub mod error;
+pub mod fence;
+pub mod forward;
+pub mod hand_back;
+pub mod inspect;
+pub mod keys;
+pub mod lease;
+pub mod link;
+pub mod model;
+pub mod recover;
+mod reply;
+mod script;
+pub mod settle;
+
+pub use broker::{Broker, EnqueueError, Enqueued};
+pub use call::{Answer, Call};
+pub use entry::{Entry, JobState};
+pub use error::CallError;
+pub use fence::{Epoch, Fence, Incarnation, Refusal};
+pub use keys::{PartitionKeys, QueueDefinition};
+pub use link::{Connection, Link, RedisConfig};
+pub use settle::{Emit, Settle, Settled, Verdict};

@@ -1,0 +1,151 @@
+//! The calls of a tenure. They carry 1, 2, 3 …, and a script executes only the number that follows the last: a repeat
+//! does nothing twice, and a request that arrives late, or after a failover to an older state, does nothing at all.
+
+use crate::entry::Entry;
+use crate::error::CallError;
+use crate::fence::{Fence, Refusal};
+use crate::keys::PartitionKeys;
+use crate::settle::{Settle, Settled};
+use crate::{claim, forward, hand_back, lease, recover, settle};
+use gristmill_job::Place;
+use redis::{Pipeline, Value};
+
+/// Most jobs in one call.
+pub const MAX_JOBS_PER_CALL: usize = 200;
+
+/// One numbered call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Call {
+    /// Reads up to so many new jobs.
+    Claim {
+        /// At most so many, 1 to [`MAX_JOBS_PER_CALL`].
+        count: usize,
+    },
+    /// Takes back one slice of every claim of the partition.
+    Recover {
+        /// Where to go on; [`Place::ZERO`] first.
+        cursor: Place,
+        /// Claims per slice.
+        count: usize,
+    },
+    /// Writes verdicts.
+    Settle(Vec<Settle>),
+    /// Lays claims down for the next owner.
+    HandBack(Vec<Place>),
+    /// Removes outbox entries whose jobs are in their queues.
+    Forward(Vec<Place>),
+    /// Gives the partition up.
+    Release,
+}
+
+impl Call {
+    /// The word for logs and metrics.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Claim { .. } => "claim",
+            Self::Recover { .. } => "recover",
+            Self::Settle(_) => "settle",
+            Self::HandBack(_) => "hand_back",
+            Self::Forward(_) => "forward",
+            Self::Release => "release",
+        }
+    }
+
+    /// Whether the same call may be sent again under the same number when its answer is lost. What a claim or recover
+    /// took and did not report is in nobody's lane; only a new tenure can find it.
+    #[must_use]
+    pub fn repeatable(&self) -> bool {
+        !matches!(self, Self::Claim { .. } | Self::Recover { .. })
+    }
+}
+
+/// What a numbered call answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// New jobs in order of place.
+    Claimed(Vec<Entry>),
+    /// One slice; `next` is [`Place::ZERO`] at the end.
+    Recovered {
+        /// Jobs in order of place.
+        entries: Vec<Entry>,
+        /// Where to go on.
+        next: Place,
+    },
+    /// One word per job, in the order of the call. `first` is false in answer to a repeat.
+    Settled {
+        /// What became of each job.
+        jobs: Vec<Settled>,
+        /// Whether this call wrote them, or an earlier one of the same number.
+        first: bool,
+    },
+    /// Done, now or by an earlier call of the same number.
+    Done,
+    /// A call that cannot be repeated was executed before.
+    Already,
+    /// Refused by the guard; nothing was done.
+    Refused(Refusal),
+}
+
+/// Everything a call is written from.
+#[derive(Debug, Clone, Copy)]
+pub struct Guard<'a> {
+    /// The partition.
+    pub keys: &'a PartitionKeys,
+    /// Whose tenure.
+    pub fence: &'a Fence,
+    /// This call's number, from 1.
+    pub number: u64,
+    /// How long a producer's mark stays after the verdict, in ms.
+    pub seen_window_ms: u64,
+}
+
+impl Call {
+    /// The commands of this call, to be sent in one pipeline.
+    #[must_use]
+    pub fn write(&self, guard: Guard<'_>) -> Pipeline {
+        match self {
+            Self::Claim { count } => claim::write(guard, *count),
+            Self::Recover { cursor, count } => recover::write(guard, *cursor, *count),
+            Self::Settle(jobs) => settle::write(guard, jobs),
+            Self::HandBack(places) => hand_back::write(guard, places),
+            Self::Forward(ids) => forward::write(guard, ids),
+            Self::Release => lease::release::write(guard),
+        }
+    }
+
+    /// Reads the answers to [`Call::write`].
+    ///
+    /// # Errors
+    /// [`CallError`] where Redis answered with an error, or with what no release of ours says.
+    pub fn read(&self, mut values: Vec<Value>) -> Result<Answer, CallError> {
+        let first = if values.is_empty() { Value::Nil } else { values.remove(0) };
+        match self {
+            Self::Claim { .. } => claim::read(first, values.pop()),
+            Self::Recover { .. } => recover::read(first),
+            Self::Settle(jobs) => settle::read(jobs, first),
+            Self::HandBack(_) => hand_back::read(first),
+            Self::Forward(_) => forward::read(first),
+            Self::Release => lease::release::read(first),
+        }
+    }
+}
+
+/// The pipeline of one script call.
+pub(crate) fn single(command: redis::Cmd) -> Pipeline {
+    let mut pipeline = Pipeline::with_capacity(1);
+    pipeline.add_command(command);
+    pipeline
+}
+
+/// Reads `ok`, `already`, `fenced` or `gap` of a call that may be repeated and reports nothing else.
+pub(crate) fn done(value: Value, what: &str) -> Result<Answer, CallError> {
+    let mut words = crate::reply::Words::read(value, what)?;
+    if let Some(refusal) = words.refusal()? {
+        return Ok(Answer::Refused(refusal));
+    }
+    match words.tag() {
+        "ok" | "already" => Ok(Answer::Done),
+        _ => Err(words.unknown("ok, already, fenced or gap")),
+    }
+}

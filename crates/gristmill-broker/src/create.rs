@@ -1,0 +1,94 @@
+//! create: makes a queue: its definition, and each partition's `meta`, stream and group.
+
+use crate::error::CallError;
+use crate::keys::{MODE_KEY, QUEUES, QueueDefinition};
+use crate::link::Connection;
+use crate::reply::{self, Words};
+use crate::script::CREATE;
+use gristmill_job::QueueName;
+use redis::Pipeline;
+
+/// Why a queue was not made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CreateError {
+    /// It exists, made differently.
+    #[error(
+        "queue {queue} exists with ordering {mode:?} and {partitions} partitions, configured are \"key\" and \
+         {configured}; they cannot be changed: configure what is there, or use another queue name"
+    )]
+    Differs {
+        /// Which.
+        queue: QueueName,
+        /// The ordering it has.
+        mode: String,
+        /// The number of partitions it has.
+        partitions: String,
+        /// The number configured here.
+        configured: u16,
+    },
+    /// Redis did not do it.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl Connection {
+    /// Makes the queue, or confirms that it is there as described. Harmless to repeat; mends what a flush took.
+    ///
+    /// # Errors
+    /// [`CreateError::Differs`] where it exists with another number of partitions or ordering.
+    pub async fn create(&self, queue: &QueueDefinition) -> Result<(), CreateError> {
+        let mut pipeline = Pipeline::with_capacity(usize::from(queue.partitions));
+        for partition in 0..queue.partitions {
+            let keys = queue.partition(partition);
+            let mut script = CREATE.call(&[keys.meta.as_bytes(), keys.stream.as_bytes()]);
+            script.arg(MODE_KEY).arg(queue.partitions).arg(0);
+            pipeline.add_command(script);
+        }
+        for answer in self.many(pipeline, usize::from(queue.partitions)).await? {
+            let mut words = Words::read(answer, "the answer of create")?;
+            match words.tag() {
+                "ok" => {}
+                "differs" => {
+                    return Err(CreateError::Differs {
+                        queue: queue.name.clone(),
+                        mode: words.next_text()?,
+                        partitions: words.next_text()?,
+                        configured: queue.partitions,
+                    });
+                }
+                _ => return Err(words.unknown("ok or differs").into()),
+            }
+        }
+        let mut define = redis::cmd("HSET");
+        define.arg(QUEUES).arg(queue.name.as_str()).arg(format!("{MODE_KEY} {}", queue.partitions));
+        self.one(define).await?;
+        Ok(())
+    }
+
+    /// The definition of a queue by name, `None` where there is no such queue.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn definition(&self, name: &QueueName) -> Result<Option<QueueDefinition>, CallError> {
+        let mut get = redis::cmd("HGET");
+        get.arg(QUEUES).arg(name.as_str());
+        match self.one(get).await? {
+            redis::Value::Nil => Ok(None),
+            value => parse(name, &reply::text(value)?).map(Some),
+        }
+    }
+}
+
+/// Reads `key 64`.
+pub(crate) fn parse(name: &QueueName, text: &str) -> Result<QueueDefinition, CallError> {
+    match text.split_once(' ') {
+        Some((MODE_KEY, partitions)) => partitions.parse().ok(),
+        _ => None,
+    }
+    .map(|partitions| QueueDefinition::new(name.clone(), partitions))
+    .ok_or_else(|| {
+        CallError::Unexpected(format!(
+            "expected `key <partitions>` as the definition of {name}, got {text:?}"
+        ))
+    })
+}

@@ -1,0 +1,127 @@
+//! Every key gristmill writes: name, Redis type, who writes it, how long it lives. Spelled here and nowhere else;
+//! `docs/KEYS.md` shows the same table.
+//!
+//! All keys of a partition share the hash tag `{queue:p}`, so that every script runs in one slot.
+
+use crate::fence::Fence;
+use gristmill_job::QueueName;
+
+/// Global: hash, queue name to its definition. Advisory; written by `create`, kept until a person deletes it.
+pub const QUEUES: &str = "gm:queues";
+
+/// The consumer group of every stream. Made at `0`, never at `$`.
+pub const GROUP: &str = "workers";
+
+/// The consumer that holds what was handed back.
+pub const HANDED_BACK: &str = "handed-back";
+
+/// How a queue was made. It never changes: re-partitioning would tear keys out of their order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueDefinition {
+    /// The queue's name.
+    pub name: QueueName,
+    /// How many partitions it has, 1 to [`MAX_PARTITIONS`].
+    pub partitions: u16,
+}
+
+/// Most partitions a queue may have.
+pub const MAX_PARTITIONS: u16 = 1024;
+/// Partitions of a queue that says nothing.
+pub const DEFAULT_PARTITIONS: u16 = 64;
+/// The word for key order in `meta` and in definitions.
+pub const MODE_KEY: &str = "key";
+
+impl QueueDefinition {
+    /// A queue ordered by key.
+    #[must_use]
+    pub fn new(name: QueueName, partitions: u16) -> Self {
+        Self { name, partitions: partitions.clamp(1, MAX_PARTITIONS) }
+    }
+
+    /// The keys of one of its partitions.
+    #[must_use]
+    pub fn partition(&self, partition: u16) -> PartitionKeys {
+        PartitionKeys::new(&self.name, partition)
+    }
+}
+
+/// Hash of a queue: incarnation to `<expires ms> <since ms> <draining>`. Advisory; written by `announce`.
+#[must_use]
+pub fn nodes(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:nodes")
+}
+
+/// The keys of one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionKeys {
+    /// `gm:{queue:p}`, the start of all of them.
+    prefix: String,
+    /// stream · ready jobs (fields `i`, `k`, `d`), group [`GROUP`]. Written by enqueue; settle acknowledges and deletes.
+    pub stream: String,
+    /// hash · mode, partitions, limit. Written by create, again after a flush.
+    pub meta: String,
+    /// hash · incarnation, epoch, expires (Redis ms), number of the last call, wanted, wanted_until, changes. Written
+    /// by acquire, want, renew, release and every numbered call. Never deleted, no TTL.
+    pub lease: String,
+    /// hash · place to `<turn> <attempts> <due ms> <error>` of jobs that were put back. Until their verdict.
+    pub state: String,
+    /// sorted set · dead letter id by time of death (ms). Until a person acts.
+    pub dead: String,
+    /// hash · dead letter id to its record. Until a person acts.
+    pub dead_bodies: String,
+    /// stream · emitted jobs (fields `q`, `i`, `k`, `d`) on their way. Written by settle, removed by forward.
+    pub outbox: String,
+}
+
+impl PartitionKeys {
+    /// The keys of partition `partition` of `queue`.
+    #[must_use]
+    pub fn new(queue: &QueueName, partition: u16) -> Self {
+        let prefix = format!("gm:{{{queue}:{partition}}}");
+        let key = |name: &str| format!("{prefix}:{name}");
+        Self {
+            stream: key("stream"),
+            meta: key("meta"),
+            lease: key("lease"),
+            state: key("state"),
+            dead: key("dead"),
+            dead_bodies: key("dead:bodies"),
+            outbox: key("outbox"),
+            prefix,
+        }
+    }
+
+    /// string · `waiting <place>`, `applied`, `stale` or `dead <id>`: the mark of a producer's id. Written by enqueue,
+    /// lives as long as its job and for a window after its verdict.
+    #[must_use]
+    pub fn seen(&self, id: &[u8]) -> Vec<u8> {
+        self.named(b":seen:", id)
+    }
+
+    /// hash · version (20 digits), state, changes, deleted. Written by settle; a tombstone stays after a delete.
+    #[must_use]
+    pub fn entity(&self, key: &[u8]) -> Vec<u8> {
+        self.named(b":entity:", key)
+    }
+
+    /// string · first and last place of one enqueue call, for minutes: answers its repeat.
+    #[must_use]
+    pub fn call(&self, id: &str) -> Vec<u8> {
+        self.named(b":call:", id.as_bytes())
+    }
+
+    /// stream, always empty, group [`GROUP`] · exists exactly as long as the lease is this tenure's; every claim names
+    /// it. Written by acquire, deleted by release and by the acquire that follows.
+    #[must_use]
+    pub fn gate(&self, fence: &Fence) -> Vec<u8> {
+        self.named(b":gate:", fence.consumer().as_bytes())
+    }
+
+    fn named(&self, room: &[u8], name: &[u8]) -> Vec<u8> {
+        let mut key = Vec::with_capacity(self.prefix.len() + room.len() + name.len());
+        key.extend_from_slice(self.prefix.as_bytes());
+        key.extend_from_slice(room);
+        key.extend_from_slice(name);
+        key
+    }
+}

@@ -1,0 +1,152 @@
+-- settle: writes the verdicts of a batch: effects, outbox, acknowledgement and deletion of each job in one step.
+-- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)  4 dead (sorted set)  5 dead bodies (hash)
+--      6 outbox (stream)  then, in the order of the jobs that need them: seen (string), entity (hash)
+-- ARGV 1 incarnation  2 epoch  3 number of this call  4 window of a mark after its verdict (ms)
+--      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
+--      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope)
+--      'retry' place turn attempts delay(ms) error      the turn rises by one; due `delay` from now, by this clock
+--      'dead'  place turn marked dead_id at(ms) body reason
+-- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
+--   answer: done, stale, duplicate, retried, dead, gone, 'at_turn N', 'rejected why'
+-- Repeated: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
+-- The XACK that answers 1 is the test whether a job is still claimed, and its first write. What may fail is read first,
+-- so that a job's effects are written whole or not at all; a refused job gets its claim back and harms no other (V39).
+redis.call('XACK', KEYS[2], 'workers', '0-0')
+local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
+if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
+local number = tonumber(lease[3] or '0')
+if tonumber(ARGV[3]) > number + 1 then return {'gap', number} end
+local fresh = tonumber(ARGV[3]) == number + 1
+if fresh then redis.call('HSET', KEYS[1], 'number', ARGV[3]) end
+local window, plain = ARGV[4], tonumber(ARGV[5])
+local plain_left = plain
+
+local function claimed(place) return #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 1 end
+local function turn_of(place)
+  local line = redis.call('HGET', KEYS[3], place)
+  return line and string.match(line, '^(%d+)') or '0'
+end
+local function standing(place)
+  return claimed(place) and 'at_turn ' .. turn_of(place) or 'gone'
+end
+
+local gone = {}
+if plain > 0 then
+  local places = {}
+  for n = 1, plain do places[n] = ARGV[5 + n] end
+  if fresh and redis.call('EXISTS', KEYS[3]) == 1 then -- A plain job stands at turn 0; one that does not is not settled.
+    local lines = redis.call('HMGET', KEYS[3], unpack(places))
+    for n = plain, 1, -1 do
+      if lines[n] and turn_of(places[n]) ~= '0' then gone[#gone + 1] = table.remove(places, n) end
+    end
+    plain_left = #places
+  end
+  if not fresh then
+    for n = 1, plain do
+      if not claimed(places[n]) then gone[#gone + 1] = places[n] end
+    end
+  elseif plain_left == 0 then
+    places = nil
+  elseif redis.call('XACK', KEYS[2], 'workers', unpack(places)) == plain_left then
+    redis.call('XDEL', KEYS[2], unpack(places))
+  else -- Some were not claimed. What is still in the stream was; what is not is gone.
+    for n = 1, plain_left do
+      if redis.call('XDEL', KEYS[2], places[n]) == 0 then gone[#gone + 1] = places[n] end
+    end
+  end
+end
+
+local next_key = 7
+local function take_key()
+  next_key = next_key + 1
+  return KEYS[next_key - 1]
+end
+
+-- Each verdict is read from ARGV into a table whether or not it is written, so that the cursor stays right.
+local at = 6 + plain
+local function take(n)
+  at = at + n
+  return unpack(ARGV, at - n, at - 1)
+end
+
+local function write_done(job)
+  local version, mark = false, false
+  if job.entity then version = redis.call('HGET', job.entity, 'version') end
+  if job.seen then mark = redis.call('GET', job.seen) end
+  if job.emits[1] then redis.call('XLEN', KEYS[6]) end
+  if mark and string.sub(mark, 1, 7) ~= 'waiting' then return 'duplicate' end
+  local word = 'done'
+  if job.entity and version and job.version <= version then
+    word = 'stale'
+  elseif job.entity then
+    local deleted = job.change == 'delete'
+    redis.call('HSET', job.entity, 'version', job.version, 'state', deleted and '' or job.state, 'deleted', deleted and '1' or '0')
+    redis.call('HINCRBY', job.entity, 'changes', 1)
+  end
+  if word == 'done' then
+    for _, emit in ipairs(job.emits) do
+      redis.call('XADD', KEYS[6], '*', 'q', emit[1], 'i', emit[2], 'k', emit[3], 'd', emit[4])
+    end
+  end
+  if job.seen then redis.call('SET', job.seen, word == 'done' and 'applied' or word, 'PX', window) end
+  return word
+end
+
+local function write_dead(job)
+  if job.seen then redis.call('GET', job.seen) end
+  redis.call('HSET', KEYS[5], job.dead_id, job.body)
+  redis.call('ZADD', KEYS[4], job.at, job.dead_id)
+  if job.seen then redis.call('SET', job.seen, 'dead ' .. job.dead_id) end
+  return 'dead'
+end
+
+local answers = {}
+while at <= #ARGV do
+  local job = {}
+  job.verdict, job.place, job.turn = take(3)
+  if job.verdict == 'done' then
+    local marked, count
+    marked, job.change, job.version, job.state, count = take(5)
+    job.seen = marked == '1' and take_key()
+    job.entity = job.change ~= '' and take_key()
+    job.emits, job.write = {}, write_done
+    for n = 1, tonumber(count) do job.emits[n] = {take(4)} end
+  elseif job.verdict == 'retry' then
+    job.attempts, job.delay, job.error = take(3)
+  else
+    local marked
+    marked, job.dead_id, job.at, job.body, job.reason = take(5)
+    job.seen = marked == '1' and take_key()
+    job.write = write_dead
+  end
+
+  local answer
+  if not fresh then
+    answer = standing(job.place)
+  elseif turn_of(job.place) ~= job.turn then
+    answer = standing(job.place)
+  elseif job.verdict == 'retry' then
+    if claimed(job.place) then
+      local time = redis.call('TIME')
+      local due = time[1] * 1000 + math.floor(time[2] / 1000) + job.delay
+      redis.call('HSET', KEYS[3], job.place, string.format('%d %s %.0f %s', job.turn + 1, job.attempts, due, job.error))
+      answer = 'retried'
+    else
+      answer = 'gone'
+    end
+  elseif redis.call('XACK', KEYS[2], 'workers', job.place) == 0 then
+    answer = 'gone'
+  else
+    local written, word = pcall(job.write, job)
+    if written then
+      redis.call('XDEL', KEYS[2], job.place)
+      redis.call('HDEL', KEYS[3], job.place)
+      answer = word
+    else
+      redis.call('XCLAIM', KEYS[2], 'workers', ARGV[1] .. '#' .. ARGV[2], '0', job.place, 'FORCE', 'JUSTID')
+      answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
+    end
+  end
+  answers[#answers + 1] = answer
+end
+return {fresh and 'ok' or 'already', gone, answers}

@@ -1,0 +1,61 @@
+//! Scripts: loaded once per connection, called by their hash.
+
+use redis::Cmd;
+use std::sync::LazyLock;
+
+/// One Lua script and its hash.
+pub(crate) struct Script {
+    source: &'static str,
+    hash: LazyLock<String, fn() -> String>,
+}
+
+macro_rules! scripts {
+    ($($name:ident = $file:literal),* $(,)?) => {
+        $(pub(crate) static $name: Script = Script {
+            source: include_str!($file),
+            hash: LazyLock::new(|| redis::Script::new(include_str!($file)).get_hash().to_owned()),
+        };)*
+        /// Every script, to be loaded when a connection is made.
+        pub(crate) static ALL: &[&Script] = &[$(&$name),*];
+    };
+}
+
+scripts! {
+    ACQUIRE = "lua/acquire.lua",
+    ANNOUNCE = "lua/announce.lua",
+    CLAIM = "lua/claim.lua",
+    CREATE = "lua/create.lua",
+    ENQUEUE = "lua/enqueue.lua",
+    FORWARD = "lua/forward.lua",
+    HAND_BACK = "lua/hand_back.lua",
+    RECOVER = "lua/recover.lua",
+    RELEASE = "lua/release.lua",
+    RENEW = "lua/renew.lua",
+    SETTLE = "lua/settle.lua",
+    WANT = "lua/want.lua",
+}
+
+impl Script {
+    /// `EVALSHA` with its keys; the arguments are appended by the caller.
+    pub(crate) fn call(&self, keys: &[&[u8]]) -> Cmd {
+        let mut command = self.call_sized(keys.len(), 8, 256);
+        for key in keys {
+            command.arg(*key);
+        }
+        command
+    }
+
+    /// `EVALSHA` for `keys` keys, which the caller appends before the arguments.
+    pub(crate) fn call_sized(&self, keys: usize, arguments: usize, bytes: usize) -> Cmd {
+        let mut command = Cmd::with_capacity(3 + keys + arguments, 64 + bytes);
+        command.arg("EVALSHA").arg(self.hash.as_str()).arg(keys);
+        command
+    }
+
+    /// `SCRIPT LOAD`.
+    pub(crate) fn load(&self) -> Cmd {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(self.source);
+        command
+    }
+}
