@@ -20,7 +20,9 @@ impl Deadline {
     /// A deadline this long from now.
     pub fn after(duration: Duration) -> Self {
         let start = Instant::now();
-        Self { start, end: start + duration }
+        // A duration without end, such as `Duration::MAX`, is cut to a year.
+        let end = start.checked_add(duration).unwrap_or(start + Duration::from_secs(365 * 24 * 3600));
+        Self { start, end }
     }
 
     /// What is left; zero when it has passed.

@@ -7,6 +7,7 @@ use crate::{
 };
 use std::{
     ffi::{OsStr, OsString},
+    fmt,
     io::{BufRead, BufReader, Read},
     path::PathBuf,
     process::{ExitStatus, Stdio},
@@ -318,5 +319,11 @@ impl Process {
             }
             other => other,
         }
+    }
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("name", &self.name).field("pid", &self.pid()).finish_non_exhaustive()
     }
 }

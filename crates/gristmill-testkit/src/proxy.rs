@@ -20,6 +20,7 @@ mod state;
 use crate::{Deadline, Error};
 use state::{Kind, Shared, Stage};
 use std::{
+    fmt,
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     sync::Arc,
     thread::{self, JoinHandle},
@@ -182,6 +183,12 @@ impl Proxy {
     }
 }
 
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("port", &self.port).finish_non_exhaustive()
+    }
+}
+
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.change(|state| {
@@ -228,6 +235,12 @@ pub struct Fault {
     needle: String,
 }
 
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fault").field("needle", &self.needle).field("struck", &self.struck()).finish()
+    }
+}
+
 impl Fault {
     /// Waits until the fault has struck, its request executed where it says so and the client cut off.
     ///
@@ -258,6 +271,7 @@ impl Fault {
 
 /// A request that is, or will be, kept back.
 #[must_use = "a held request that nobody releases never arrives"]
+#[derive(Debug)]
 pub struct HeldRequest(Fault);
 
 impl HeldRequest {
@@ -293,6 +307,7 @@ impl HeldRequest {
 
 /// A reply that is, or will be, kept back.
 #[must_use = "a held reply that nobody releases never arrives"]
+#[derive(Debug)]
 pub struct HeldReply(Fault);
 
 impl HeldReply {

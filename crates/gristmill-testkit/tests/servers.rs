@@ -7,7 +7,7 @@ use gristmill_testkit::{
 };
 use std::{
     env,
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -183,6 +183,48 @@ fn refuses_writes_above_its_memory_limit() {
 fn a_bad_configuration_shows_the_servers_own_words() {
     let message = Server::start(ServerOptions::new().line("no-such-setting yes")).unwrap_err().to_string();
     assert!(message.contains("no-such-setting"), "{message}");
+}
+
+#[test]
+fn a_port_taken_by_a_stranger_is_reported_and_the_data_survives() {
+    let mut server = Server::start(ServerOptions::new().appendonly(Appendonly::Always)).unwrap();
+    server.command(&["SET", "k", "v"]).unwrap();
+    server.kill().unwrap();
+    let stranger = TcpListener::bind(("127.0.0.1", server.port())).unwrap();
+    let message = server.restart().unwrap_err().to_string();
+    assert!(message.contains("Address already in use"), "{message}");
+    drop(stranger);
+    server.restart().unwrap();
+    assert_eq!(get(&server, "k"), bulk("v"));
+}
+
+#[test]
+fn every_flavor_on_this_machine_starts_restarts_and_rolls_back() {
+    let flavors = Flavor::available();
+    assert!(!flavors.is_empty());
+    for flavor in flavors {
+        let options = ServerOptions::new().flavor(flavor).appendonly(Appendonly::Everysec).user("u", "p");
+        let mut server = Server::start(options).unwrap();
+        eprintln!("{flavor}: version {}", server.version());
+        server.command(&["SET", "k", "1"]).unwrap();
+        let snapshot = server.snapshot().unwrap();
+        server.command(&["SET", "k", "2"]).unwrap();
+        server.restart().unwrap();
+        assert_eq!(get(&server, "k"), bulk("2"), "{flavor}");
+        server.roll_back_to(&snapshot).unwrap();
+        assert_eq!(get(&server, "k"), bulk("1"), "{flavor}");
+        assert_eq!(server.kill_client_connections().unwrap(), 0, "{flavor}");
+    }
+}
+
+#[test]
+fn debug_shows_no_secret() {
+    let server = Server::start(ServerOptions::new().password("hunter2")).unwrap();
+    let config = std::fs::read_to_string(server.dir().join("server.conf")).unwrap();
+    let admin = config.lines().find(|line| line.starts_with("user testkit")).unwrap();
+    let secret = admin.rsplit('>').next().unwrap().trim_end_matches('"');
+    let shown = format!("{server:?}");
+    assert!(secret.len() == 16 && !shown.contains(secret) && !shown.contains("hunter2"), "{shown}");
 }
 
 #[test]

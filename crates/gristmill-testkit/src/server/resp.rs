@@ -8,7 +8,7 @@ use std::{
 };
 
 /// How long a command may take. Long enough for SAVE or a slow script, short enough to end a test against a paused server.
-const TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// Replies nest no deeper than this in any command a test uses.
 const MAX_DEPTH: usize = 32;
 
@@ -68,13 +68,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open(port: u16, login: Option<(&str, &str)>) -> Result<Self, Error> {
+    pub(super) fn open(port: u16, login: Option<(&str, &str)>, timeout: Duration) -> Result<Self, Error> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let connect = || -> io::Result<TcpStream> {
-            let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+            let stream = TcpStream::connect_timeout(&address, timeout)?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(TIMEOUT))?;
-            stream.set_write_timeout(Some(TIMEOUT))?;
+            stream.set_read_timeout(Some(timeout))?;
+            stream.set_write_timeout(Some(timeout))?;
             Ok(stream)
         };
         let stream = connect().map_err(Error::io(format!("cannot connect to {address}")))?;

@@ -4,7 +4,7 @@ use super::{
     certificates::CertificateFiles,
     options::{ADMIN, Appendonly, Ports, ServerOptions},
     port::Port,
-    resp::{Connection, Reply},
+    resp::{self, Connection, Reply},
     snapshot::{Snapshot, TempDir, first_appendonly},
 };
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
 use nix::sys::signal::Signal;
 use std::{
     collections::hash_map::RandomState,
+    fmt,
     fs::{self, File},
     hash::{BuildHasher, Hasher},
     path::{Path, PathBuf},
@@ -22,13 +23,14 @@ use std::{
 
 /// Loading a large append-only file on a busy machine with two cores.
 const START_WITHIN: Duration = Duration::from_secs(30);
+/// One look at a server that is starting: a stranger on its port may accept and never answer.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Each try takes other ports.
 const START_TRIES: u32 = 5;
 const LOG: &str = "server.log";
 
 /// A private server. The fields are dropped in this order: the process first, its directory last.
-#[derive(Debug)]
 pub struct Server {
     guard: Option<Guard>,
     options: ServerOptions,
@@ -129,8 +131,12 @@ impl Server {
     /// # Errors
     /// [`Error::Io`] when it does not answer.
     pub fn connection(&self) -> Result<Connection, Error> {
+        self.connection_within(resp::TIMEOUT)
+    }
+
+    fn connection_within(&self, timeout: Duration) -> Result<Connection, Error> {
         let login = self.options.password.is_some().then_some((ADMIN, self.admin_password.as_str()));
-        Connection::open(self.plain.number(), login)
+        Connection::open(self.plain.number(), login, timeout)
     }
 
     /// One command on a connection of its own.
@@ -327,7 +333,7 @@ impl Server {
     }
 
     fn answers_as(&self, pid: u32) -> Result<bool, Error> {
-        let mut connection = self.connection()?;
+        let mut connection = self.connection_within(PROBE_WITHIN)?;
         if info(&mut connection, "server", "process_id")? != pid.to_string() {
             return Ok(false);
         }
@@ -351,6 +357,14 @@ impl Server {
                 && done("aof_enabled", "1"))
             .then_some(())
         })
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Server");
+        shown.field("version", &self.version).field("port", &self.port()).field("pid", &self.pid());
+        shown.field("dir", &self.dir.path()).finish_non_exhaustive()
     }
 }
 
