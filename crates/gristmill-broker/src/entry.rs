@@ -63,25 +63,31 @@ pub(crate) fn read(place: Value, fields: Value) -> Result<Option<Entry>, CallErr
         Value::Nil => return Ok(None),
         other => reply::list(other, "the fields of an entry")?,
     };
-    let mut entry = Entry {
-        place,
-        id: JobId::from_stored(Bytes::new()),
-        key: Key::from_stored(Bytes::new()),
-        envelope: Bytes::new(),
-        state: JobState::default(),
-        recovered: false,
-    };
+    let (mut id, mut key, mut envelope) = (Vec::new(), Vec::new(), Vec::new());
     let mut fields = fields.into_iter();
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-        let Value::BulkString(name) = name else { continue };
+        let (Value::BulkString(name), Value::BulkString(value)) = (name, value) else { continue };
         match name.as_slice() {
-            b"i" => entry.id = JobId::from_stored(reply::bytes(value)?),
-            b"k" => entry.key = Key::from_stored(reply::bytes(value)?),
-            b"d" => entry.envelope = reply::bytes(value)?,
+            b"i" => id = value,
+            b"k" => key = value,
+            b"d" => envelope = value,
             _ => {}
         }
     }
-    Ok(Some(entry))
+    // One buffer for all three: they travel together and are cloned often.
+    let (id_end, key_end) = (id.len(), id.len() + key.len());
+    id.reserve_exact(key.len() + envelope.len());
+    id.extend_from_slice(&key);
+    id.extend_from_slice(&envelope);
+    let all = Bytes::from(id);
+    Ok(Some(Entry {
+        place,
+        id: JobId::from_stored(all.slice(..id_end)),
+        key: Key::from_stored(all.slice(id_end..key_end)),
+        envelope: all.slice(key_end..),
+        state: JobState::default(),
+        recovered: false,
+    }))
 }
 
 /// Reads a list of entries as `XREADGROUP` and `XRANGE` give it.

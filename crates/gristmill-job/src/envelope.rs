@@ -225,10 +225,10 @@ fn schema_of(bytes: &[u8]) -> Option<u64> {
 }
 
 /// Whether the reader has read everything. The decoder does not show what remains, but only at the very end does it
-/// find no further marker.
+/// find no further marker; asked for a plain value it reads one marker and goes into nothing.
 fn at_end(reader: &mut rmp_serde::Deserializer<rmp_serde::decode::ReadRefReader<'_, [u8]>>) -> bool {
     matches!(
-        serde::de::IgnoredAny::deserialize(reader),
+        bool::deserialize(reader),
         Err(rmp_serde::decode::Error::InvalidMarkerRead(e)) if e.kind() == std::io::ErrorKind::UnexpectedEof
     )
 }

@@ -48,7 +48,7 @@ fn a_schema_of_tomorrow_is_named() {
 
 #[test]
 fn trailing_bytes_and_every_truncation_are_refused() {
-    for tail in [&b"\xc0"[..], b"\xc4", b"\x00\x00", b"\xc1"] {
+    for tail in [&b"\xc0"[..], b"\xc4", b"\x00\x00", b"\xc1", b"\x81", b"\x92\x01", b"\xdf", b"\xc2"] {
         let mut long = GOLDEN.to_vec();
         long.extend_from_slice(tail);
         assert_eq!(Envelope::decode(&long, LIMIT), Err(EnvelopeError::TrailingBytes), "{tail:?}");

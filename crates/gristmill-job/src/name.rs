@@ -83,10 +83,17 @@ impl JobId {
     }
 
     /// The id of the job that `parent`'s effects emit at `position`: the same on every rerun, so that its queue absorbs it.
+    /// A parent whose id leaves no room (a long chain of emissions) is named by its hash.
     #[must_use]
     pub fn emitted_by(parent: &JobId, position: usize) -> Self {
-        let mut id = parent.0.to_vec();
-        id.extend_from_slice(format!(":{position}").as_bytes());
+        let suffix = format!(":{position}");
+        let mut id = if parent.0.len() + suffix.len() <= MAX_JOB_ID_BYTES {
+            parent.0.to_vec()
+        } else {
+            let half = |seed| xxhash_rust::xxh64::xxh64(&parent.0, seed);
+            format!("{:016x}{:016x}", half(0), half(1)).into_bytes()
+        };
+        id.extend_from_slice(suffix.as_bytes());
         Self(Bytes::from(id))
     }
 
@@ -225,6 +232,9 @@ mod tests {
         let parent = JobId::new("p").unwrap();
         assert_eq!(JobId::emitted_by(&parent, 0).to_string(), "p:0");
         assert_ne!(JobId::emitted_by(&parent, 0), JobId::emitted_by(&parent, 1));
+        let long = JobId::new(&"x".repeat(256)).unwrap();
+        assert_eq!(JobId::emitted_by(&long, 7), JobId::emitted_by(&long, 7));
+        assert!(JobId::emitted_by(&long, 7).as_bytes().len() < 64);
         assert_eq!(JobId::generate().as_bytes().len(), 36);
     }
 }

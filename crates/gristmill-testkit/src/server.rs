@@ -5,7 +5,7 @@
 //! * `certificates`: what a TLS server shows and what its clients trust
 //! * `port`: a port that stays ours while the server is down
 //! * `resp`: a tiny blocking client to set up and look
-//! * `running`: start, pause, kill, restart, roll back
+//! * `running`: start, pause, kill, restart, roll back · `startup`: the process, and when it is ready
 //! * `snapshot`: a copy of the data, to start or roll back from
 
 mod certificates;
@@ -15,6 +15,7 @@ mod port;
 mod resp;
 mod running;
 mod snapshot;
+mod startup;
 
 pub use flavor::Flavor;
 pub use options::{Appendonly, ServerOptions};

@@ -2,29 +2,21 @@
 
 use super::{
     certificates::CertificateFiles,
-    options::{ADMIN, Appendonly, Ports, ServerOptions},
+    options::{ADMIN, ServerOptions},
     port::Port,
     resp::{self, Connection, Reply},
-    snapshot::{Snapshot, TempDir, first_appendonly},
+    snapshot::{Snapshot, TempDir},
 };
-use crate::{
-    Deadline, Error,
-    guard::{Guard, Launch},
-};
+use crate::{Deadline, Error, guard::Guard};
 use nix::sys::signal::Signal;
 use std::{
     collections::hash_map::RandomState,
-    fmt,
-    fs::{self, File},
+    fmt, fs,
     hash::{BuildHasher, Hasher},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-/// Loading a large append-only file on a busy machine with two cores.
-const START_WITHIN: Duration = Duration::from_secs(30);
-/// One look at a server that is starting: a stranger on its port may accept and never answer.
-const PROBE_WITHIN: Duration = Duration::from_secs(1);
 const STOP_WITHIN: Duration = Duration::from_secs(10);
 /// Each try takes other ports.
 const START_TRIES: u32 = 5;
@@ -32,16 +24,16 @@ const LOG: &str = "server.log";
 
 /// A private server. The fields are dropped in this order: the process first, its directory last.
 pub struct Server {
-    guard: Option<Guard>,
-    options: ServerOptions,
-    plain: Port,
-    tls: Option<Port>,
-    certificates: Option<CertificateFiles>,
-    admin_password: String,
-    version: String,
+    pub(super) guard: Option<Guard>,
+    pub(super) options: ServerOptions,
+    pub(super) plain: Port,
+    pub(super) tls: Option<Port>,
+    pub(super) certificates: Option<CertificateFiles>,
+    pub(super) admin_password: String,
+    pub(super) version: String,
     /// The last start failed because another program holds the port.
-    lost_its_port: bool,
-    dir: TempDir,
+    pub(super) lost_its_port: bool,
+    pub(super) dir: TempDir,
 }
 
 impl Server {
@@ -134,7 +126,7 @@ impl Server {
         self.connection_within(resp::TIMEOUT)
     }
 
-    fn connection_within(&self, timeout: Duration) -> Result<Connection, Error> {
+    pub(super) fn connection_within(&self, timeout: Duration) -> Result<Connection, Error> {
         let login = self.options.password.is_some().then_some((ADMIN, self.admin_password.as_str()));
         Connection::open(self.plain.number(), login, timeout)
     }
@@ -256,107 +248,8 @@ impl Server {
         self.guard.as_mut().ok_or_else(not_running)
     }
 
-    fn log_path(&self) -> PathBuf {
+    pub(super) fn log_path(&self) -> PathBuf {
         self.dir.path().join(LOG)
-    }
-
-    /// Starts the process and waits until it, and no other server on its port, answers with its data loaded.
-    fn launch(&mut self, snapshot: Option<&Snapshot>) -> Result<(), Error> {
-        if let Some(snapshot) = snapshot {
-            snapshot.install(self.dir.path())?;
-        }
-        let appendonly = first_appendonly(self.options.appendonly, snapshot.is_some());
-        let ports = Ports { plain: self.plain.number(), tls: self.tls.as_ref().map(Port::number) };
-        let config = self.options.config(
-            self.dir.path(),
-            ports,
-            &self.admin_password,
-            appendonly,
-            self.certificates.as_ref(),
-        )?;
-        let config_path = self.dir.path().join("server.conf");
-        fs::write(&config_path, config).map_err(Error::io("cannot write a server's configuration"))?;
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.log_path())
-            .map_err(Error::io("cannot open a server's log"))?;
-        let errors = log.try_clone().map_err(Error::io("cannot share a server's log"))?;
-        let binary = self.options.flavor.binary()?;
-        let mut guard = Guard::start(Launch {
-            program: binary.as_os_str(),
-            args: &[config_path.into_os_string()],
-            envs: &[],
-            stdin: Path::new("/dev/null"),
-            stdout: log.into(),
-            stderr: errors.into(),
-            dir: Some(self.dir.path()),
-        })?;
-        self.wait_ready(&mut guard)?;
-        self.guard = Some(guard);
-        if appendonly != self.options.appendonly {
-            self.turn_appendonly_on()?;
-        }
-        Ok(())
-    }
-
-    fn wait_ready(&mut self, guard: &mut Guard) -> Result<(), Error> {
-        let deadline = Deadline::after(START_WITHIN);
-        let mut last = "it never listened".to_owned();
-        let ready = deadline.poll("a server to answer", || {
-            if let Ok(Some(status)) = guard.try_wait() {
-                self.lost_its_port = self.log_tail().contains("Address already in use");
-                return Some(Err(format!("it ended with {status}")));
-            }
-            match self.answers_as(guard.pid()) {
-                Ok(true) => Some(Ok(())),
-                Ok(false) => {
-                    self.lost_its_port = true;
-                    Some(Err("another server answers on its port".to_owned()))
-                }
-                Err(error) => {
-                    last = error.to_string();
-                    None
-                }
-            }
-        });
-        let reason = match ready {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(reason)) => reason,
-            Err(_) => format!("no answer in {START_WITHIN:?}; the last try: {last}"),
-        };
-        Err(Error::StartFailed {
-            what: format!("{} {}", self.options.flavor, self.version),
-            reason,
-            output: self.log_tail(),
-        })
-    }
-
-    fn answers_as(&self, pid: u32) -> Result<bool, Error> {
-        let mut connection = self.connection_within(PROBE_WITHIN)?;
-        if info(&mut connection, "server", "process_id")? != pid.to_string() {
-            return Ok(false);
-        }
-        // INFO is answered while data is being loaded; PING is refused until it is done.
-        connection.command(&["PING"])?;
-        Ok(true)
-    }
-
-    /// After a start from an RDB file, as an administrator would switch: the file is there when this returns.
-    fn turn_appendonly_on(&self) -> Result<(), Error> {
-        let sync = match self.options.appendonly {
-            Appendonly::Off => return Ok(()),
-            Appendonly::Everysec => "everysec",
-            Appendonly::Always => "always",
-        };
-        self.command(&["CONFIG", "SET", "appendfsync", sync, "appendonly", "yes"])?;
-        Deadline::after(START_WITHIN).poll("the append-only file to be written", || {
-            let done = |field, value| self.info("persistence", field).is_ok_and(|got| got == value);
-            (done("aof_rewrite_in_progress", "0")
-                && done("aof_rewrite_scheduled", "0")
-                && done("aof_enabled", "1"))
-            .then_some(())
-        })
     }
 }
 
@@ -375,7 +268,7 @@ fn not_running() -> Error {
     }
 }
 
-fn info(connection: &mut Connection, section: &str, field: &str) -> Result<String, Error> {
+pub(super) fn info(connection: &mut Connection, section: &str, field: &str) -> Result<String, Error> {
     let reply = connection.command(&["INFO", section])?;
     let text = reply.as_str().unwrap_or_default();
     let found = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
