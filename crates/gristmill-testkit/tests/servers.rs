@@ -155,19 +155,6 @@ fn a_password_is_asked_for_and_the_url_carries_it() {
 }
 
 #[test]
-fn serves_tls_and_shows_a_certificate_its_ca_signed() {
-    let server = Server::start(ServerOptions::new().tls().password("secret")).unwrap();
-    assert!(server.url().starts_with("rediss://:secret@127.0.0.1:"), "{}", server.url());
-    let ca = server.ca_path().unwrap().to_str().unwrap();
-    let address = format!("127.0.0.1:{}", server.port());
-    let args =
-        ["s_client", "-connect", &address, "-CAfile", ca, "-verify_return_error", "-verify_ip", "127.0.0.1"];
-    let mut client = Process::spawn("openssl", args, [("LC_ALL", "C")]).unwrap();
-    client.wait_line(|line| line.text.contains("Verify return code: 0 (ok)"), SOON).unwrap();
-    client.kill().unwrap();
-}
-
-#[test]
 fn refuses_writes_above_its_memory_limit() {
     let server = Server::start(ServerOptions::new().maxmemory(2_000_000, "noeviction")).unwrap();
     assert_eq!(server.info("memory", "maxmemory_policy").unwrap(), "noeviction");
