@@ -32,6 +32,14 @@ pub enum Error {
         /// The end of its log.
         output: String,
     },
+    /// TLS was asked of a server program that was built without it.
+    #[error(
+        "{what} was built without TLS: take another flavor, or a program built with it (`BUILD_TLS=yes`)"
+    )]
+    NoTls {
+        /// Which program.
+        what: String,
+    },
     /// The deadline passed before the state was reached.
     #[error("waited {waited:?} for {what}, in vain{detail}")]
     Timeout {

@@ -1,9 +1,9 @@
 //! TLS servers, seen by a client that verifies.
 
 use gristmill_testkit::{
-    eventually,
+    Error, eventually,
     proxy::Proxy,
-    server::{Server, ServerOptions},
+    server::{Flavor, Server, ServerOptions},
 };
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
@@ -56,6 +56,16 @@ fn shows_a_certificate_that_its_own_ca_signed_and_no_other() {
     let stranger = Server::start(ServerOptions::new().tls()).unwrap();
     let wrong_ca = talk(server.port(), "localhost", stranger.ca_path().unwrap(), "PING\r\n", 7).unwrap_err();
     assert!(wrong_ca.to_string().contains("certificate"), "{wrong_ca}");
+}
+
+#[test]
+fn a_program_without_tls_is_named() {
+    for flavor in Flavor::available() {
+        match Server::start(ServerOptions::new().flavor(flavor).tls()) {
+            Ok(server) => assert_eq!(server.command(&["PING"]).unwrap().as_str(), Some("PONG")),
+            Err(error) => assert!(matches!(error, Error::NoTls { .. }), "{error}"),
+        }
+    }
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl Server {
     /// Starts a server and waits until it answers.
     ///
     /// # Errors
-    /// [`Error::MissingServer`] when its program is not installed, [`Error::BadOption`] for options that do not fit,
+    /// [`Error::MissingServer`] when its program is not installed, [`Error::BadOption`] for options that do not fit, [`Error::NoTls`],
     /// [`Error::StartFailed`] with the end of its log when it ends or stays silent for 30 s.
     pub fn start(options: ServerOptions) -> Result<Self, Error> {
         let version = options.flavor.version()?;

@@ -87,11 +87,12 @@ impl Server {
             Ok(Err(reason)) => reason,
             Err(_) => format!("no answer in {START_WITHIN:?}; the last try: {last}"),
         };
-        Err(Error::StartFailed {
-            what: format!("{} {}", self.options.flavor, self.version),
-            reason,
-            output: self.log_tail(),
-        })
+        let what = format!("the server for {} (version {})", self.options.flavor, self.version);
+        let output = self.log_tail();
+        if output.contains("Failed finding TLS support") {
+            return Err(Error::NoTls { what });
+        }
+        Err(Error::StartFailed { what, reason, output })
     }
 
     fn answers_as(&self, pid: u32) -> Result<bool, Error> {
