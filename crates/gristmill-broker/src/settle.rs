@@ -93,7 +93,7 @@ pub enum Settled {
 
 impl Settle {
     /// Acknowledged without anything else to look at or write.
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         matches!(&self.verdict, Verdict::Done { entity: None, emits, .. }
             if self.turn == 0 && !self.marked && emits.is_empty())
     }
@@ -140,7 +140,8 @@ pub(crate) fn write(guard: Guard<'_>, jobs: &[Settle]) -> Pipeline {
     let mut own_keys = Vec::new();
     let mut arguments = redis::Cmd::new();
     arguments.arg(guard.fence.incarnation.as_str()).arg(guard.fence.epoch.0).arg(guard.number);
-    arguments.arg(guard.seen_window_ms).arg(plain);
+    // Redis refuses an expiry of 0, and would do so after the effects were written.
+    arguments.arg(guard.seen_window_ms.max(1)).arg(plain);
     for job in jobs.iter().filter(|job| job.is_plain()) {
         arguments.arg(job.place.to_string());
     }

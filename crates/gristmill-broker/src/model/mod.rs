@@ -1,1 +1,199 @@
-//! model (next)
+//! The same operations as a pure in-memory machine: no server, no async, no clock of its own.
+//!
+//! [`Model`] has the methods of [`crate::Connection`] under the same names with the same arguments and answers, except
+//! that an answer never gets lost. Node tests use it as the store; `tests/model.rs` runs random operations on both and
+//! they must agree. A clone is cheap and is what a failover to an older prefix looks like: go on with an earlier clone.
+//!
+//! * `stream`: what a Redis stream with one consumer group does.
+//! * `partition`: everything that lies under one partition's hash tag.
+//! * `lease`, `enqueue`, `claim` (with recover, hand back and forward), `settle`: as the scripts of these names.
+//! * `look`: plain reads, and what a test may break.
+//!
+//! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
+
+mod claim;
+mod enqueue;
+mod lease;
+mod look;
+mod partition;
+mod settle;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+use crate::announce::Member;
+use crate::call::{Answer, Call, Guard};
+use crate::create::CreateError;
+use crate::enqueue::EnqueueAnswer;
+use crate::fence::Incarnation;
+use crate::keys::{MODE_KEY, PartitionKeys, QueueDefinition};
+use crate::lease::acquire::{Acquire, Acquired, millis};
+use crate::lease::renew::{Renew, Renewed};
+use crate::lease::want::Wanted;
+use gristmill_job::{EncodedJob, QueueName, UnixMillis};
+pub use look::Outgoing;
+use partition::{Meta, Partition};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A whole store.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Model {
+    now_ms: u64,
+    queues: BTreeMap<QueueName, u16>,
+    nodes: BTreeMap<QueueName, BTreeMap<String, Presence>>,
+    /// By the name of its stream.
+    partitions: BTreeMap<String, Arc<Partition>>,
+}
+
+/// A node's entry in the registry.
+#[derive(Debug, Clone, PartialEq)]
+struct Presence {
+    expires_ms: u64,
+    since_ms: u64,
+    draining: bool,
+}
+
+impl Model {
+    /// An empty store whose clock shows 0.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the clock. A step back is what a failover to a server with a slower clock shows.
+    pub fn set_now(&mut self, now: UnixMillis) {
+        self.now_ms = now.0;
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn now(&self) -> UnixMillis {
+        UnixMillis(self.now_ms)
+    }
+
+    /// Everything is gone but the clock.
+    pub fn flush(&mut self) {
+        *self = Self { now_ms: self.now_ms, ..Self::default() };
+    }
+
+    /// As [`crate::Connection::create`].
+    ///
+    /// # Errors
+    /// [`CreateError::Differs`] where the queue exists with another number of partitions.
+    pub fn create(&mut self, queue: &QueueDefinition) -> Result<(), CreateError> {
+        let mut differs = None;
+        for number in 0..queue.partitions {
+            let made = self.partition(&queue.partition(number)).create(queue.partitions);
+            if let (Err(partitions), None) = (made, &differs) {
+                differs = Some(partitions);
+                if number == 0 {
+                    break;
+                }
+            }
+        }
+        match differs {
+            Some(partitions) => Err(CreateError::Differs {
+                queue: queue.name.clone(),
+                mode: MODE_KEY.to_owned(),
+                partitions: partitions.to_string(),
+                configured: queue.partitions,
+            }),
+            None => {
+                self.queues.insert(queue.name.clone(), queue.partitions);
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`crate::Connection::enqueue`].
+    pub fn enqueue(
+        &mut self,
+        keys: &PartitionKeys,
+        partitions: u16,
+        call_id: &str,
+        jobs: &[EncodedJob],
+    ) -> EnqueueAnswer {
+        let now_ms = self.now_ms;
+        self.partition(keys).enqueue(now_ms, partitions, call_id, jobs)
+    }
+
+    /// As [`crate::Connection::acquire`].
+    pub fn acquire(&mut self, acquire: &Acquire<'_>) -> Acquired {
+        let now_ms = self.now_ms;
+        self.partition(&acquire.queue.partition(acquire.partition)).acquire(now_ms, acquire)
+    }
+
+    /// As [`crate::Connection::want`].
+    pub fn want(&mut self, keys: &PartitionKeys, incarnation: &Incarnation, stands_for: Duration) -> Wanted {
+        let now_ms = self.now_ms;
+        self.partition(keys).want(now_ms, incarnation, millis(stands_for))
+    }
+
+    /// As [`crate::Connection::renew`].
+    pub fn renew(&mut self, leases: &[Renew], ttl: Duration) -> Vec<Renewed> {
+        let now_ms = self.now_ms;
+        leases.iter().map(|lease| self.partition(&lease.keys).renew(now_ms, lease, millis(ttl))).collect()
+    }
+
+    /// As [`crate::Connection::call`].
+    pub fn call(&mut self, call: &Call, guard: Guard<'_>) -> Answer {
+        let now_ms = self.now_ms;
+        let partition = self.partition(guard.keys);
+        match call {
+            Call::Claim { count } => partition.claim(guard, *count),
+            Call::Recover { cursor, count } => partition.recover(now_ms, guard, *cursor, *count),
+            Call::Settle(jobs) => partition.settle(now_ms, guard, jobs),
+            Call::HandBack(places) => partition.hand_back(guard, places),
+            Call::Forward(ids) => partition.forward(guard, ids),
+            Call::Release => partition.release(guard),
+        }
+    }
+
+    /// As [`crate::Connection::announce`], in order of incarnation.
+    pub fn announce(
+        &mut self,
+        queue: &QueueName,
+        incarnation: &Incarnation,
+        ttl: Duration,
+        draining: bool,
+    ) -> Vec<Member> {
+        let now_ms = self.now_ms;
+        let nodes = self.nodes.entry(queue.clone()).or_default();
+        let before = nodes.remove(incarnation.as_str());
+        if millis(ttl) > 0 {
+            let since_ms = before.map_or(now_ms, |presence| presence.since_ms);
+            let presence = Presence { expires_ms: now_ms + millis(ttl), since_ms, draining };
+            nodes.insert(incarnation.as_str().to_owned(), presence);
+        }
+        nodes.retain(|_, presence| presence.expires_ms > now_ms);
+        let member = |(name, presence): (&String, &Presence)| Member {
+            incarnation: Incarnation::from_stored(name),
+            since: Duration::from_millis(now_ms.saturating_sub(presence.since_ms)),
+            draining: presence.draining,
+        };
+        nodes.iter().map(member).collect()
+    }
+
+    fn partition(&mut self, keys: &PartitionKeys) -> &mut Partition {
+        Arc::make_mut(self.partitions.entry(keys.stream.clone()).or_default())
+    }
+
+    fn seen_partition(&self, keys: &PartitionKeys) -> Option<&Partition> {
+        self.partitions.get(&keys.stream).map(Arc::as_ref)
+    }
+}
+
+impl Partition {
+    /// The number of partitions it was made with, where that is another.
+    fn create(&mut self, partitions: u16) -> Result<(), u16> {
+        match &self.meta {
+            Some(meta) if meta.partitions != partitions => Err(meta.partitions),
+            _ => {
+                self.meta = Some(Meta { partitions, limit: 0 });
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Plain reads as in [`crate::inspect`], what only tests look at, and what a test may break.
+
+use super::Model;
+use super::partition::{Entity, Partition};
+use crate::entry::JobState;
+use crate::fence::Fence;
+use crate::inspect::{DeadView, EntityView, PartitionView};
+use crate::keys::{PartitionKeys, QueueDefinition};
+use gristmill_job::{DeadLetter, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
+
+/// An outbox entry: its id, and the job and where it goes, or why it cannot be read.
+pub type Outgoing = (Place, Result<(QueueName, EncodedJob), String>);
+
+impl Model {
+    /// As [`crate::Connection::queues`].
+    #[must_use]
+    pub fn queues(&self) -> Vec<QueueDefinition> {
+        let definition = |(name, count): (&QueueName, &u16)| QueueDefinition::new(name.clone(), *count);
+        self.queues.iter().map(definition).collect()
+    }
+
+    /// As [`crate::Connection::definition`].
+    #[must_use]
+    pub fn definition(&self, name: &QueueName) -> Option<QueueDefinition> {
+        self.queues.get(name).map(|partitions| QueueDefinition::new(name.clone(), *partitions))
+    }
+
+    /// As [`crate::Connection::partitions`].
+    #[must_use]
+    pub fn partitions(&self, queue: &QueueDefinition) -> Vec<PartitionView> {
+        let empty = Partition::default();
+        let view = |number| {
+            let partition = self.seen_partition(&queue.partition(number)).unwrap_or(&empty);
+            PartitionView {
+                partition: number,
+                ready: partition.stream.entries().len() as u64,
+                claimed: partition.stream.pending().len() as u64,
+                dead: partition.dead.len() as u64,
+                outbox: partition.outbox.entries().len() as u64,
+                oldest: partition.stream.entries().keys().next().map(|place| UnixMillis(place.ms)),
+                owner: partition.lease.owner.clone(),
+                epoch: partition.lease.epoch.unwrap_or_default(),
+                expires: UnixMillis(partition.lease.expires_ms),
+                now: self.now(),
+            }
+        };
+        (0..queue.partitions).map(view).collect()
+    }
+
+    /// As [`crate::Connection::entity`]; an entity whose key was spoiled is shown as none.
+    #[must_use]
+    pub fn entity(&self, queue: &QueueDefinition, key: &[u8]) -> Option<EntityView> {
+        let keys = queue.partition(partition_of(key, queue.partitions));
+        let key = Key::from_stored(bytes::Bytes::copy_from_slice(key));
+        match self.seen_partition(&keys)?.entities.get(&key)? {
+            Entity::Spoiled => None,
+            Entity::Is { version, state, deleted, changes } => Some(EntityView {
+                version: *version,
+                state: state.clone(),
+                deleted: *deleted,
+                changes: *changes,
+            }),
+        }
+    }
+
+    /// As [`crate::Connection::dead_letters`].
+    #[must_use]
+    pub fn dead_letters(
+        &self,
+        queue: &QueueDefinition,
+        partition: u16,
+        skip: usize,
+        count: usize,
+    ) -> Vec<DeadView> {
+        let Some(found) = self.seen_partition(&queue.partition(partition)) else { return Vec::new() };
+        let view = |(at, id): &(UnixMillis, String)| DeadView {
+            id: id.clone(),
+            partition,
+            at: *at,
+            letter: match found.dead_bodies.get(id) {
+                Some(body) => DeadLetter::decode(body),
+                None => Err("its record is gone".to_owned()),
+            },
+        };
+        found.dead.iter().skip(skip).take(count.max(1)).map(view).collect()
+    }
+
+    /// As [`crate::Connection::outbox`]; the model holds no entry that cannot be read.
+    #[must_use]
+    pub fn outbox(&self, keys: &PartitionKeys, count: usize) -> Vec<Outgoing> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        let emitted = partition.outbox.entries().iter().take(count);
+        emitted
+            .map(|(place, emit)| {
+                (*place, Ok((emit.queue.clone(), EncodedJob { own_id: true, ..emit.job.clone() })))
+            })
+            .collect()
+    }
+
+    /// As [`crate::Connection::doorbell`], but answers at once.
+    #[must_use]
+    pub fn doorbell(&self, streams: &[(&str, Place)]) -> Vec<(String, Place)> {
+        let rung = |(stream, from): &(&str, Place)| {
+            let partition = self.partitions.get(*stream)?;
+            let (place, _) = partition.stream.entries().range(from.next()..).next()?;
+            Some(((*stream).to_owned(), *place))
+        };
+        streams.iter().filter_map(rung).collect()
+    }
+
+    /// The jobs in a partition's stream, in order of place, with the consumer that holds each claim.
+    #[must_use]
+    pub fn jobs(&self, keys: &PartitionKeys) -> Vec<(Place, JobId, Option<String>)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        let pending = partition.stream.pending();
+        let job = |(place, job): (&Place, &super::partition::Job)| {
+            (*place, job.id.clone(), pending.get(place).cloned())
+        };
+        partition.stream.entries().iter().map(job).collect()
+    }
+
+    /// What is stored about a job that was put back, and its last error.
+    #[must_use]
+    pub fn state(&self, keys: &PartitionKeys, place: Place) -> Option<(JobState, String)> {
+        let line = self.seen_partition(keys)?.state.get(&place)?;
+        Some((line.at(self.now_ms), line.error.clone()))
+    }
+
+    /// How a producer's id stands (`waiting <place>`, `applied`, `stale`, `dead <letter>`), and until when that is
+    /// known, if not as long as its job lives.
+    #[must_use]
+    pub fn mark(&self, keys: &PartitionKeys, id: &JobId) -> Option<(String, Option<UnixMillis>)> {
+        let partition = self.seen_partition(keys)?;
+        let standing = partition.mark(self.now_ms, id)?;
+        Some((standing.to_string(), partition.seen.get(id)?.expires_ms.map(UnixMillis)))
+    }
+
+    /// Whether the gate of a tenure is open: it may claim.
+    #[must_use]
+    pub fn gate(&self, keys: &PartitionKeys, fence: &Fence) -> bool {
+        self.seen_partition(keys).is_some_and(|partition| partition.gates.contains(&fence.consumer()))
+    }
+
+    /// The number of the last call that was executed in the present tenure.
+    #[must_use]
+    pub fn number(&self, keys: &PartitionKeys) -> u64 {
+        self.seen_partition(keys).map_or(0, |partition| partition.lease.number)
+    }
+
+    /// Puts a value of another type where this entity's state belongs: its jobs are answered `rejected`.
+    pub fn spoil_entity(&mut self, keys: &PartitionKeys, key: &Key) {
+        self.partition(keys).entities.insert(key.clone(), Entity::Spoiled);
+    }
+
+    /// Limits the length of a partition, in jobs; 0 is no limit. Undone by the next create.
+    pub fn set_limit(&mut self, keys: &PartitionKeys, limit: u64) {
+        if let Some(meta) = &mut self.partition(keys).meta {
+            meta.limit = limit;
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! settle: as `lua/settle.lua`, jobs that are plain first, like there.
+
+use super::lease::Guarded;
+use super::partition::{Entity, Mark, Partition, Standing, StateLine};
+use crate::call::{Answer, Guard};
+use crate::lease::acquire::millis;
+use crate::settle::{Emit, Settle, Settled, Verdict};
+use gristmill_job::{EntityChange, Place};
+use std::collections::BTreeSet;
+
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+
+impl Partition {
+    pub(super) fn settle(&mut self, now_ms: u64, guard: Guard<'_>, jobs: &[Settle]) -> Answer {
+        let first = match self.guard(guard) {
+            Guarded::Refused(refusal) => return Answer::Refused(refusal),
+            Guarded::Already => false,
+            Guarded::Fresh => true,
+        };
+        let plain: Vec<Place> = jobs.iter().filter(|job| job.is_plain()).map(|job| job.place).collect();
+        let gone = self.settle_plain(first, plain);
+        let mut answers = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            answers.push(match job.is_plain() {
+                true if gone.contains(&job.place) => Settled::Gone,
+                true if first => Settled::Done,
+                true => Settled::AtTurn(0),
+                false if !first || self.turn_of(job.place) != job.turn => self.standing(job.place),
+                false => self.settle_one(now_ms, guard, job),
+            });
+        }
+        Answer::Settled { jobs: answers, first }
+    }
+
+    /// Settles those that are claimed at turn 0; the others are gone, as far as their sender is concerned.
+    fn settle_plain(&mut self, first: bool, places: Vec<Place>) -> BTreeSet<Place> {
+        let mut gone = BTreeSet::new();
+        for place in places {
+            let stands = match first {
+                false => self.stream.is_pending(place),
+                true => self.turn_of(place) == 0 && self.stream.acknowledge(place),
+            };
+            match stands {
+                true if first => self.stream.delete(place),
+                true => {}
+                false => drop(gone.insert(place)),
+            }
+        }
+        gone
+    }
+
+    fn standing(&self, place: Place) -> Settled {
+        match self.stream.is_pending(place) {
+            true => Settled::AtTurn(self.turn_of(place)),
+            false => Settled::Gone,
+        }
+    }
+
+    fn settle_one(&mut self, now_ms: u64, guard: Guard<'_>, job: &Settle) -> Settled {
+        if !self.stream.is_pending(job.place) {
+            return Settled::Gone;
+        }
+        let settled = match &job.verdict {
+            Verdict::Retry { attempts, delay, error } => {
+                let line = StateLine {
+                    turn: job.turn.saturating_add(1),
+                    attempts: *attempts,
+                    due_ms: now_ms.saturating_add(millis(*delay)),
+                    error: error.clone(),
+                };
+                self.state.insert(job.place, line);
+                return Settled::Retried;
+            }
+            Verdict::Done { version, entity, emits } => {
+                self.apply(now_ms, guard.seen_window_ms, job, *version, entity.as_ref(), emits)
+            }
+            Verdict::Dead { dead_id, at, body, .. } => {
+                self.dead.retain(|(_, id)| id != dead_id);
+                self.dead.insert((*at, dead_id.clone()));
+                self.dead_bodies.insert(dead_id.clone(), body.clone());
+                self.leave_mark(job, Standing::Dead(dead_id.clone()), None);
+                Settled::Dead
+            }
+        };
+        if matches!(settled, Settled::Rejected(_)) {
+            self.stream.give_back(&guard.fence.consumer(), job.place);
+        } else {
+            self.stream.acknowledge(job.place);
+            self.stream.delete(job.place);
+            self.state.remove(&job.place);
+        }
+        settled
+    }
+
+    fn apply(
+        &mut self,
+        now_ms: u64,
+        window_ms: u64,
+        job: &Settle,
+        version: u64,
+        change: Option<&EntityChange>,
+        emits: &[Emit],
+    ) -> Settled {
+        let entity = change.and_then(|_| self.entities.get(&job.key));
+        let (before, changes) = match entity {
+            Some(Entity::Spoiled) => return Settled::Rejected(WRONG_TYPE.to_owned()),
+            Some(Entity::Is { version, changes, .. }) => (Some(*version), *changes),
+            None => (None, 0),
+        };
+        let mark = self.mark(now_ms, &job.id).filter(|_| job.marked);
+        if mark.is_some_and(|standing| !matches!(standing, Standing::Waiting(_))) {
+            return Settled::Duplicate;
+        }
+        let until = Some(now_ms.saturating_add(window_ms.max(1)));
+        if before.is_some_and(|before| version <= before) {
+            self.leave_mark(job, Standing::Stale, until);
+            return Settled::Stale;
+        }
+        if let Some(change) = change {
+            let (state, deleted) = match change {
+                EntityChange::Put(state) => (state.clone(), false),
+                EntityChange::Delete => (bytes::Bytes::new(), true),
+            };
+            let entity = Entity::Is { version, state, deleted, changes: changes + 1 };
+            self.entities.insert(job.key.clone(), entity);
+        }
+        for emit in emits {
+            self.outbox.add(now_ms, emit.clone());
+        }
+        self.leave_mark(job, Standing::Applied, until);
+        Settled::Done
+    }
+
+    fn leave_mark(&mut self, job: &Settle, standing: Standing, expires_ms: Option<u64>) {
+        if job.marked {
+            self.seen.insert(job.id.clone(), Mark { standing, expires_ms });
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What the differential test cannot decide: time.
+
+use super::Model;
+use crate::call::{Answer, Call, Guard};
+use crate::enqueue::{Accepted, CALL_MARK_LIFE, EnqueueAnswer};
+use crate::fence::{Epoch, Fence, Incarnation};
+use crate::keys::QueueDefinition;
+use crate::lease::acquire::{Acquire, Acquired, Before};
+use crate::settle::{Settle, Settled, Verdict};
+use bytes::Bytes;
+use gristmill_job::{EncodedJob, JobId, Key, Place, QueueName, UnixMillis};
+use std::time::Duration;
+
+struct World {
+    model: Model,
+    queue: QueueDefinition,
+    now_ms: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
+        let mut world = Self { model: Model::new(), queue, now_ms: 0 };
+        world.pass(1_700_000_000_000);
+        world.model.create(&world.queue).unwrap();
+        world
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        self.model.set_now(UnixMillis(self.now_ms));
+    }
+
+    fn enqueue(&mut self, call: &str) -> Accepted {
+        let job = EncodedJob {
+            id: JobId::new("id").unwrap(),
+            key: Key::new("key").unwrap(),
+            envelope: Bytes::from_static(b"e"),
+            own_id: true,
+        };
+        match self.model.enqueue(&self.queue.partition(0), 1, call, &[job]) {
+            EnqueueAnswer::Accepted(mut accepted) => accepted.remove(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn acquire(&mut self, name: &str, highest: Epoch) -> Acquired {
+        let incarnation = Incarnation::from_stored(name);
+        let mut before = Before::default();
+        loop {
+            let acquire = Acquire {
+                queue: &self.queue,
+                partition: 0,
+                incarnation: &incarnation,
+                ttl: Duration::from_secs(5),
+                highest,
+                before: &before,
+            };
+            match self.model.acquire(&acquire) {
+                Acquired::Changed(look) => before = look,
+                other => return other,
+            }
+        }
+    }
+
+    fn granted(&mut self, name: &str, highest: Epoch) -> Fence {
+        match self.acquire(name, highest) {
+            Acquired::Granted(epoch) => Fence { incarnation: Incarnation::from_stored(name), epoch },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn call(&mut self, fence: &Fence, number: u64, call: &Call) -> Answer {
+        let keys = self.queue.partition(0);
+        self.model.call(call, Guard { keys: &keys, fence, number, seen_window_ms: 1000 })
+    }
+}
+
+#[test]
+fn a_lease_ends_at_its_time_and_not_before() {
+    let mut world = World::new();
+    let a = world.granted("a~1", Epoch(0));
+    world.pass(4_999);
+    let Acquired::Held { owner, epoch, left, .. } = world.acquire("b~1", Epoch(0)) else {
+        panic!("not held")
+    };
+    assert_eq!((owner, epoch, left), (a.incarnation.clone(), a.epoch, Duration::from_millis(1)));
+    world.pass(1);
+    let b = world.granted("b~1", Epoch(0));
+    assert!(b.epoch > a.epoch);
+    let keys = world.queue.partition(0);
+    assert!(world.model.gate(&keys, &b) && !world.model.gate(&keys, &a));
+}
+
+#[test]
+fn a_mark_lives_with_its_job_and_a_window_after_the_verdict() {
+    let mut world = World::new();
+    let Accepted::At(place) = world.enqueue("c1") else { panic!("not accepted") };
+    world.pass(10_000_000);
+    assert_eq!(world.enqueue("c2"), Accepted::Duplicate { standing: format!("waiting {place}") });
+    let a = world.granted("a~1", Epoch(0));
+    assert!(
+        matches!(world.call(&a, 1, &Call::Claim { count: 9 }), Answer::Claimed(entries) if entries.len() == 1)
+    );
+    let done = Settle {
+        place,
+        turn: 0,
+        id: JobId::new("id").unwrap(),
+        key: Key::new("key").unwrap(),
+        marked: true,
+        verdict: Verdict::Done { version: 1, entity: None, emits: Vec::new() },
+    };
+    let settled = world.call(&a, 2, &Call::Settle(vec![done]));
+    assert_eq!(settled, Answer::Settled { jobs: vec![Settled::Done], first: true });
+    world.pass(999);
+    assert_eq!(world.enqueue("c3"), Accepted::Duplicate { standing: "applied".to_owned() });
+    world.pass(1);
+    assert!(matches!(world.enqueue("c4"), Accepted::At(next) if next > place));
+}
+
+#[test]
+fn a_calls_mark_answers_its_repeat_for_its_life() {
+    let mut world = World::new();
+    assert!(matches!(world.enqueue("c"), Accepted::At(_)));
+    let life = u64::try_from(CALL_MARK_LIFE.as_millis()).unwrap();
+    world.pass(life - 1);
+    assert_eq!(world.enqueue("c"), Accepted::Before);
+    world.pass(1);
+    assert!(matches!(world.enqueue("c"), Accepted::Duplicate { .. }));
+}
+
+#[test]
+fn places_grow_when_the_clock_stands_or_steps_back() {
+    let mut world = World::new();
+    let Accepted::At(first) = world.enqueue("c1") else { panic!("not accepted") };
+    world.model.set_now(UnixMillis(1));
+    let job = EncodedJob {
+        id: JobId::new("other").unwrap(),
+        key: Key::new("key").unwrap(),
+        envelope: Bytes::new(),
+        own_id: false,
+    };
+    let answer = world.model.enqueue(&world.queue.partition(0), 1, "c2", &[job.clone(), job]);
+    let at = |seq| Accepted::At(Place { ms: first.ms, seq });
+    assert_eq!(answer, EnqueueAnswer::Accepted(vec![at(first.seq + 1), at(first.seq + 2)]));
+}
+
+/// V14: the clock of the server that took over is behind, and the lease it knows is an older one.
+#[test]
+fn no_incarnation_gets_an_epoch_twice_after_a_failover() {
+    let mut world = World::new();
+    let older = world.model.clone();
+    let lost = world.granted("a~1", Epoch(0));
+    world.model = older;
+    world.model.set_now(UnixMillis(5));
+    let again = world.granted("a~1", lost.epoch);
+    assert!(again.epoch > lost.epoch, "{again:?} after {lost:?}");
+}
+
+/// V9: after a failover to an older prefix, a call that follows lost ones does nothing.
+#[test]
+fn a_call_on_a_history_that_lacks_its_predecessor_is_a_gap() {
+    let mut world = World::new();
+    let Accepted::At(place) = world.enqueue("c") else { panic!("not accepted") };
+    let a = world.granted("a~1", Epoch(0));
+    world.call(&a, 1, &Call::Claim { count: 9 });
+    let older = world.model.clone();
+    world.call(&a, 2, &Call::HandBack(Vec::new()));
+    world.model = older.clone();
+    let gap = Answer::Refused(crate::fence::Refusal::Gap { last: 1 });
+    assert_eq!(world.call(&a, 3, &Call::HandBack(vec![place])), gap);
+    assert_eq!(world.model, older, "nothing was written");
+}
