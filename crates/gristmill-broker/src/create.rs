@@ -7,6 +7,7 @@ use crate::reply::{self, Words};
 use crate::script::CREATE;
 use gristmill_job::QueueName;
 use redis::Pipeline;
+use std::ops::Range;
 
 /// Why a queue was not made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,14 +38,31 @@ impl Connection {
     /// # Errors
     /// [`CreateError::Differs`] where it exists with another number of partitions or ordering.
     pub async fn create(&self, queue: &QueueDefinition) -> Result<(), CreateError> {
-        let mut pipeline = Pipeline::with_capacity(usize::from(queue.partitions));
-        for partition in 0..queue.partitions {
+        // The first one alone: a queue that differs is not given partitions it never had.
+        self.create_partitions(queue, 0..1).await?;
+        self.create_partitions(queue, 1..queue.partitions).await?;
+        // Written only where it is missing, so that a node starts when memory is full.
+        if self.definition(&queue.name).await?.as_ref() != Some(queue) {
+            let mut define = redis::cmd("HSET");
+            define.arg(QUEUES).arg(queue.name.as_str()).arg(format!("{MODE_KEY} {}", queue.partitions));
+            self.one(define).await?;
+        }
+        Ok(())
+    }
+
+    async fn create_partitions(&self, queue: &QueueDefinition, which: Range<u16>) -> Result<(), CreateError> {
+        if which.is_empty() {
+            return Ok(());
+        }
+        let count = which.len();
+        let mut pipeline = Pipeline::with_capacity(count);
+        for partition in which {
             let keys = queue.partition(partition);
             let mut script = CREATE.call(&[keys.meta.as_bytes(), keys.stream.as_bytes()]);
             script.arg(MODE_KEY).arg(queue.partitions).arg(0);
             pipeline.add_command(script);
         }
-        for answer in self.many(pipeline, usize::from(queue.partitions)).await? {
+        for answer in self.many(pipeline, count).await? {
             let mut words = Words::read(answer, "the answer of create")?;
             match words.tag() {
                 "ok" => {}
@@ -59,9 +77,6 @@ impl Connection {
                 _ => return Err(words.unknown("ok or differs").into()),
             }
         }
-        let mut define = redis::cmd("HSET");
-        define.arg(QUEUES).arg(queue.name.as_str()).arg(format!("{MODE_KEY} {}", queue.partitions));
-        self.one(define).await?;
         Ok(())
     }
 

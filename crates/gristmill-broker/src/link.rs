@@ -43,12 +43,17 @@ impl RedisConfig {
         }
     }
 
-    /// The address without user and password.
+    /// The address without user and password, also where it is misspelled, and without what follows a `?`.
     #[must_use]
     pub fn redacted_url(&self) -> String {
-        match (self.url.split_once("://"), self.url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://***@{host}"),
-            _ => self.url.clone(),
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        match (self.url.split_once('?'), self.url.rsplit_once('@')) {
+            (Some((_, query)), _) if query.contains('@') => format!("{scheme}://***"),
+            (Some((address, _)), None) => format!("{address}?***"),
+            (_, Some((_, host))) => {
+                format!("{scheme}://***@{}", host.split_once('?').map_or(host, |(host, _)| host))
+            }
+            (None, None) => self.url.clone(),
         }
     }
 
@@ -326,5 +331,17 @@ mod tests {
         let config = RedisConfig::new("rediss://user:se@cret@db.example:6380/0");
         assert_eq!(config.redacted_url(), "rediss://***@db.example:6380/0");
         assert!(!format!("{config:?}").contains("cret"));
+        let misspelled = [
+            "redis:/user:secret@db:6379",
+            "user:secret@db:6379",
+            "redis://user:sec?ret@db:6379",
+            "unix:///run/redis.sock?user=u&pass=secret",
+            "unix:///run/redis.sock?pass=a@secret",
+        ];
+        for url in misspelled {
+            let shown = RedisConfig::new(url).redacted_url();
+            assert!(!shown.contains("ret") && !shown.contains("user"), "{shown}");
+        }
+        assert_eq!(RedisConfig::new("redis://db:6379/0").redacted_url(), "redis://db:6379/0");
     }
 }

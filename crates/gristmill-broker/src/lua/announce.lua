@@ -3,6 +3,7 @@
 -- ARGV 1 incarnation  2 ttl (ms, 0 = leave)  3 '1' while draining
 -- Reply {'ok', {{incarnation, ms since it came, draining} ...}} with the living, in no order
 -- Repeated: prolongs the entry. Entries past their expiry are removed by whoever meets them.
+redis.call('HDEL', KEYS[1], '') -- The write that is allowed when memory is full; XACK needs a stream.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local mine = redis.call('HGET', KEYS[1], ARGV[1])

@@ -3,6 +3,7 @@
 -- ARGV 1 ordering mode  2 number of partitions  3 length limit per partition (jobs, 0 = none)
 -- Reply {'ok'} | {'differs', mode, partitions} when it exists with another mode or number.
 -- Repeated: confirms. The group is made at 0, so that nothing enqueued before it is skipped (V37).
+redis.call('XACK', KEYS[2], 'workers', '0-0')
 local meta = redis.call('HMGET', KEYS[1], 'mode', 'partitions')
 if meta[1] and (meta[1] ~= ARGV[1] or meta[2] ~= ARGV[2]) then
   return {'differs', meta[1], meta[2] or ''}

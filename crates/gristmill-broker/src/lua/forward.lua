@@ -10,6 +10,7 @@ local number = tonumber(lease[3] or '0')
 if tonumber(ARGV[3]) <= number then return {'already'} end
 if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
 redis.call('HSET', KEYS[1], 'number', ARGV[3])
+if #ARGV < 4 then return {'ok', 0} end
 local ids = {}
 for n = 4, #ARGV do ids[n - 3] = ARGV[n] end
 return {'ok', redis.call('XDEL', KEYS[3], unpack(ids))}

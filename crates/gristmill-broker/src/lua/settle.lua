@@ -30,6 +30,24 @@ local function standing(place)
   return claimed(place) and 'at_turn ' .. turn_of(place) or 'gone'
 end
 
+local function behind(a, b)
+  local a_ms, a_seq = string.match(a, '^(%d+)-(%d+)$')
+  local b_ms, b_seq = string.match(b, '^(%d+)-(%d+)$')
+  if a_ms ~= b_ms then return tonumber(a_ms) > tonumber(b_ms) end
+  return tonumber(a_seq) > tonumber(b_seq)
+end
+local function last_delivered()
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', KEYS[2])) do
+    local name, last
+    for n = 1, #group, 2 do
+      if group[n] == 'name' then name = group[n + 1] end
+      if group[n] == 'last-delivered-id' then last = group[n + 1] end
+    end
+    if name == 'workers' then return last end
+  end
+  return '0-0'
+end
+
 local gone = {}
 if plain > 0 then
   local places = {}
@@ -49,9 +67,12 @@ if plain > 0 then
     places = nil
   elseif redis.call('XACK', KEYS[2], 'workers', unpack(places)) == plain_left then
     redis.call('XDEL', KEYS[2], unpack(places))
-  else -- Some were not claimed. What is still in the stream was; what is not is gone.
+  else -- Some were not claimed. What was delivered and is still in the stream was; what is not is gone.
+    local delivered = last_delivered()
     for n = 1, plain_left do
-      if redis.call('XDEL', KEYS[2], places[n]) == 0 then gone[#gone + 1] = places[n] end
+      if behind(places[n], delivered) or redis.call('XDEL', KEYS[2], places[n]) == 0 then
+        gone[#gone + 1] = places[n]
+      end
     end
   end
 end
@@ -80,8 +101,8 @@ local function write_done(job)
     word = 'stale'
   elseif job.entity then
     local deleted = job.change == 'delete'
+    redis.call('HINCRBY', job.entity, 'changes', 1) -- First: it alone can still fail, at a field that is no number.
     redis.call('HSET', job.entity, 'version', job.version, 'state', deleted and '' or job.state, 'deleted', deleted and '1' or '0')
-    redis.call('HINCRBY', job.entity, 'changes', 1)
   end
   if word == 'done' then
     for _, emit in ipairs(job.emits) do
@@ -94,6 +115,7 @@ end
 
 local function write_dead(job)
   if job.seen then redis.call('GET', job.seen) end
+  redis.call('ZCARD', KEYS[4])
   redis.call('HSET', KEYS[5], job.dead_id, job.body)
   redis.call('ZADD', KEYS[4], job.at, job.dead_id)
   if job.seen then redis.call('SET', job.seen, 'dead ' .. job.dead_id) end
