@@ -141,6 +141,12 @@ impl Model {
         self.seen_partition(keys).is_some_and(|partition| partition.gates.contains(&fence.consumer()))
     }
 
+    /// The tenures whose gate is open, as consumers are named: one at most.
+    #[must_use]
+    pub fn gates(&self, keys: &PartitionKeys) -> Vec<String> {
+        self.seen_partition(keys).map_or_else(Vec::new, |partition| partition.gates.iter().cloned().collect())
+    }
+
     /// The number of the last call that was executed in the present tenure.
     #[must_use]
     pub fn number(&self, keys: &PartitionKeys) -> u64 {

@@ -1,7 +1,7 @@
 //! The same operations as a pure in-memory machine: no server, no async, no clock of its own.
 //!
 //! [`Model`] has the methods of [`crate::Connection`] under the same names with the same arguments and answers, except
-//! that an answer never gets lost. Node tests use it as the store; `tests/model.rs` runs random operations on both and
+//! that an answer never gets lost. Node tests use it as the store; `tests/agreement` runs random operations on both and
 //! they must agree. A clone is cheap and is what a failover to an older prefix looks like: go on with an earlier clone.
 //!
 //! * `stream`: what a Redis stream with one consumer group does.

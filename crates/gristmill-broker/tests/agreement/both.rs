@@ -1,0 +1,604 @@
+//! Asks both sides the same and compares the answers.
+
+use crate::plan::{self, ACTORS, Knows, Number, Operation, Span, Which};
+use bytes::Bytes;
+use gristmill_broker::call::{Answer, Call, Guard};
+use gristmill_broker::create::CreateError;
+use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
+use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
+use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::lease::want::Wanted;
+use gristmill_broker::model::Model;
+use gristmill_broker::{
+    Connection, Emit, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
+    Settle, Settled, Verdict,
+};
+use gristmill_job::{
+    DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis,
+};
+use gristmill_testkit::server::Server;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What each side was given, in the order it was given.
+#[derive(Default)]
+pub(crate) struct Given {
+    places: Vec<Place>,
+    epochs: Vec<Epoch>,
+    before: [Before; ACTORS],
+    cursors: [Place; ACTORS],
+}
+
+impl Given {
+    /// The same for both sides if it was given at the same step.
+    fn place(&self, place: Place) -> Place {
+        match self.places.iter().position(|known| *known == place) {
+            Some(index) => Place { ms: 0, seq: index as u64 + 1 },
+            None => place,
+        }
+    }
+
+    pub(crate) fn epoch(&self, epoch: Epoch) -> Epoch {
+        self.epochs.iter().position(|known| *known == epoch).map_or(epoch, |index| Epoch(index as u64 + 1))
+    }
+
+    /// `waiting <place>` and `incarnation#epoch` with what was given replaced by its order.
+    pub(crate) fn text(&self, text: &str) -> String {
+        if let Some((who, epoch)) = text.split_once('#') {
+            return format!("{who}#{}", epoch.parse().map_or(0, |epoch| self.epoch(Epoch(epoch)).0));
+        }
+        match text.split_once(' ') {
+            Some(("waiting", place)) => format!("waiting {}", self.place_text(place)),
+            _ => text.to_owned(),
+        }
+    }
+
+    pub(crate) fn place_text(&self, place: &str) -> String {
+        place.parse().map_or_else(|_| place.to_owned(), |place| self.place(place).to_string())
+    }
+
+    fn entry(&self, mut entry: gristmill_broker::Entry) -> gristmill_broker::Entry {
+        entry.place = self.place(entry.place);
+        entry.state.due_in = rounded(entry.state.due_in);
+        entry
+    }
+
+    fn answer(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Claimed(entries) => Answer::Claimed(entries.into_iter().map(|e| self.entry(e)).collect()),
+            Answer::Recovered { entries, next } => Answer::Recovered {
+                entries: entries.into_iter().map(|e| self.entry(e)).collect(),
+                next: self.place(next),
+            },
+            Answer::Settled { jobs, first } => {
+                let job = |job| match job {
+                    // The servers' words differ between releases.
+                    Settled::Rejected(why) => Settled::Rejected(why.chars().take(9).collect()),
+                    other => other,
+                };
+                Answer::Settled { jobs: jobs.into_iter().map(job).collect(), first }
+            }
+            other => other,
+        }
+    }
+
+    fn acquired(&mut self, who: usize, acquired: Acquired) -> Acquired {
+        match acquired {
+            Acquired::Granted(epoch) => {
+                self.epochs.push(epoch);
+                Acquired::Granted(self.epoch(epoch))
+            }
+            Acquired::Held { owner, epoch, left, wanted_by } => {
+                Acquired::Held { owner, epoch: self.epoch(epoch), left: rounded(left), wanted_by }
+            }
+            Acquired::Changed(before) => {
+                self.before[who] = before.clone();
+                let epoch = before.epoch.parse().map_or(before.epoch, |e| self.epoch(Epoch(e)).to_string());
+                Acquired::Changed(Before { owner: before.owner, epoch, least: 0 })
+            }
+            other => other,
+        }
+    }
+}
+
+/// An hour from a moment ago is an hour.
+pub(crate) fn rounded(time: Duration) -> Duration {
+    Duration::from_secs((time.as_secs() + 300) / 600 * 600)
+}
+
+struct Tenure {
+    real: Fence,
+    model: Fence,
+    sent: u64,
+}
+
+struct Known {
+    id: JobId,
+    key: Key,
+    own_id: bool,
+}
+
+pub(crate) struct Both {
+    pub(crate) connection: Connection,
+    pub(crate) raw: gristmill_testkit::server::Connection,
+    pub(crate) model: Model,
+    pub(crate) queue: QueueDefinition,
+    pub(crate) keys: Arc<PartitionKeys>,
+    /// `[real, model]`
+    pub(crate) given: [Given; 2],
+    pub(crate) heard: Vec<&'static str>,
+    jobs: Vec<Known>,
+    tenures: [Vec<Tenure>; ACTORS],
+    calls: u64,
+    last_jobs: Vec<EncodedJob>,
+}
+
+type Outcome = Result<(), String>;
+
+fn agree<T: PartialEq + std::fmt::Debug>(real: T, model: T) -> Result<T, String> {
+    if real == model {
+        return Ok(real);
+    }
+    Err(format!("the server answered {real:?}\n   the model {model:?}"))
+}
+
+pub(crate) fn incarnation(who: usize) -> Incarnation {
+    Incarnation::of(["a", "b", "c"][who], 7)
+}
+
+pub(crate) fn id(number: u8) -> JobId {
+    JobId::from_stored(Bytes::from(format!("id{number}")))
+}
+
+pub(crate) fn key(number: u8) -> Key {
+    Key::from_stored(Bytes::from(format!("key{number}")))
+}
+
+fn time(span: Span) -> Duration {
+    match span {
+        Span::Moment => Duration::from_millis(1),
+        Span::Hour => Duration::from_secs(3600),
+    }
+}
+
+fn clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
+
+impl Both {
+    pub(crate) async fn open(server: &Server) -> Self {
+        let mut config = RedisConfig::new(server.url());
+        config.response_timeout = Duration::from_secs(30);
+        let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
+        Self {
+            connection: Connection::open(&config, 1).await.unwrap(),
+            raw: server.connection().unwrap(),
+            model: Model::new(),
+            keys: Arc::new(queue.partition(0)),
+            queue,
+            given: Default::default(),
+            heard: Vec::new(),
+            jobs: Vec::new(),
+            tenures: Default::default(),
+            calls: 0,
+            last_jobs: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn begin(&mut self) -> Outcome {
+        self.flush()?;
+        self.given = Default::default();
+        self.jobs.clear();
+        self.tenures = Default::default();
+        self.model.set_now(UnixMillis(clock()));
+        self.create(1).await?;
+        self.put(&Operation::Take { who: 0, ttl: Span::Hour }).await
+    }
+
+    /// One question to both; what takes a moment is over when this returns.
+    pub(crate) async fn ask(&mut self, operation: &Operation) -> Outcome {
+        self.model.set_now(UnixMillis(clock()));
+        self.put(operation).await.map_err(|difference| format!("{operation:?}: {difference}"))?;
+        if operation.is_momentary() {
+            let over = clock() + 2;
+            while clock() < over {
+                std::hint::spin_loop();
+            }
+            self.model.set_now(UnixMillis(clock()));
+        }
+        Ok(())
+    }
+
+    async fn put(&mut self, operation: &Operation) -> Outcome {
+        match operation {
+            Operation::Create { partitions } => self.create(*partitions).await,
+            Operation::Flush => self.flush(),
+            Operation::Enqueue { repeat_last_call, partitions, jobs } => {
+                self.enqueue(*repeat_last_call, *partitions, jobs).await
+            }
+            Operation::Acquire { who, ttl, knows } => self.acquire(*who, *ttl, *knows).await.map(drop),
+            Operation::Take { who, ttl } => {
+                while self.acquire(*who, *ttl, Knows::All).await? {}
+                Ok(())
+            }
+            Operation::Want { who, stands } => self.want(*who, *stands).await,
+            Operation::Renew { who, tenures_ago, ttl, answered_ahead } => {
+                self.renew(*who, *tenures_ago, *ttl, *answered_ahead).await
+            }
+            Operation::Call { who, tenures_ago, number, call } => {
+                self.call(*who, *tenures_ago, *number, call).await
+            }
+            Operation::Announce { who, ttl, draining } => self.announce(*who, *ttl, *draining).await,
+            Operation::SpoilEntity { key: number } => {
+                self.model.spoil_entity(&self.keys, &key(*number));
+                self.raw(&[b"SET".to_vec(), self.keys.entity(key(*number).as_bytes()), b"x".to_vec()])
+            }
+            Operation::Limit { jobs } => {
+                if self.model.definition(&self.queue.name).is_none() {
+                    return Ok(());
+                }
+                self.model.set_limit(&self.keys, *jobs);
+                let limit = jobs.to_string().into_bytes();
+                self.raw(&[b"HSET".to_vec(), self.keys.meta.clone().into_bytes(), b"limit".to_vec(), limit])
+            }
+        }
+    }
+
+    fn raw(&mut self, command: &[Vec<u8>]) -> Outcome {
+        self.raw.command(command).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn flush(&mut self) -> Outcome {
+        self.model.flush();
+        self.raw(&[b"FLUSHALL".to_vec()])
+    }
+
+    async fn create(&mut self, partitions: u16) -> Outcome {
+        let queue = QueueDefinition::new(self.queue.name.clone(), partitions);
+        let model = self.model.create(&queue);
+        let word = match agree(self.connection.create(&queue).await, model)? {
+            Ok(()) => "create:ok",
+            Err(CreateError::Differs { .. }) => "create:differs",
+            Err(CreateError::Call(error)) => return Err(error.to_string()),
+        };
+        self.heard.push(word);
+        Ok(())
+    }
+
+    async fn enqueue(&mut self, repeat: bool, partitions: u16, jobs: &[plan::Job]) -> Outcome {
+        if !repeat || self.last_jobs.is_empty() {
+            self.calls += 1;
+            self.last_jobs = jobs
+                .iter()
+                .map(|job| EncodedJob {
+                    id: id(job.id),
+                    key: key(job.key),
+                    envelope: Bytes::from(format!("envelope {}", self.calls)),
+                    own_id: job.own_id,
+                })
+                .collect();
+        }
+        let (jobs, call) = (self.last_jobs.clone(), format!("call{}", self.calls));
+        let real = self.connection.enqueue(&self.keys, partitions, &call, &jobs).await;
+        let model = self.model.enqueue(&self.keys, partitions, &call, &jobs);
+        let mut answers = [real.map_err(|e| e.to_string())?, model];
+        for (answer, given) in answers.iter_mut().zip(&mut self.given) {
+            let EnqueueAnswer::Accepted(accepted) = answer else { continue };
+            for accepted in accepted {
+                *accepted = match std::mem::replace(accepted, Accepted::Before) {
+                    Accepted::At(place) => {
+                        given.places.push(place);
+                        Accepted::At(given.place(place))
+                    }
+                    Accepted::Duplicate { standing } => {
+                        Accepted::Duplicate { standing: given.text(&standing) }
+                    }
+                    Accepted::Before => Accepted::Before,
+                };
+            }
+        }
+        let [real, model] = answers;
+        let accepted = match agree(real, model)? {
+            EnqueueAnswer::Accepted(accepted) => accepted,
+            EnqueueAnswer::NoQueue => return self.hear("enqueue:no_queue"),
+            EnqueueAnswer::Differs { .. } => return self.hear("enqueue:differs"),
+            EnqueueAnswer::Full { .. } => return self.hear("enqueue:full"),
+        };
+        for (accepted, job) in accepted.into_iter().zip(jobs) {
+            self.heard.push(match accepted {
+                Accepted::At(_) => {
+                    self.jobs.push(Known { id: job.id, key: job.key, own_id: job.own_id });
+                    "accepted:at"
+                }
+                Accepted::Before => "accepted:before",
+                Accepted::Duplicate { standing } => match standing.split(' ').next() {
+                    Some("waiting") => "accepted:duplicate waiting",
+                    Some("applied") => "accepted:duplicate applied",
+                    Some("stale") => "accepted:duplicate stale",
+                    _ => "accepted:duplicate dead",
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, word: &'static str) -> Outcome {
+        self.heard.push(word);
+        Ok(())
+    }
+
+    /// Whether to ask again.
+    async fn acquire(&mut self, who: usize, ttl: Span, knows: Knows) -> Result<bool, String> {
+        let incarnation = incarnation(who);
+        let last = self.tenures[who].last();
+        let highest = last.map_or([Epoch(0); 2], |tenure| [tenure.real.epoch, tenure.model.epoch]);
+        let mut before = [self.given[0].before[who].clone(), self.given[1].before[who].clone()];
+        for before in &mut before {
+            match knows {
+                Knows::All => {}
+                Knows::Nothing => *before = Before::default(),
+                Knows::LowEpoch => before.least = 0,
+            }
+        }
+        let acquire = |side: usize| Acquire {
+            queue: &self.queue,
+            partition: 0,
+            incarnation: &incarnation,
+            ttl: time(ttl),
+            highest: if matches!(knows, Knows::LowEpoch) { Epoch(0) } else { highest[side] },
+            before: &before[side],
+        };
+        let real = self.connection.acquire(&acquire(0)).await.map_err(|e| e.to_string())?;
+        let model = self.model.acquire(&acquire(1));
+        let granted = match (&real, &model) {
+            (Acquired::Granted(real), Acquired::Granted(model)) => Some((*real, *model)),
+            _ => None,
+        };
+        let (real, model) = (self.given[0].acquired(who, real), self.given[1].acquired(who, model));
+        let (word, again) = match agree(real, model)? {
+            Acquired::Granted(_) => ("acquire:granted", false),
+            Acquired::Held { .. } => ("acquire:held", false),
+            Acquired::Changed(_) => ("acquire:changed", true),
+            Acquired::NoQueue => ("acquire:no_queue", false),
+            Acquired::Differs { .. } => ("acquire:differs", false),
+        };
+        if let Some((real, model)) = granted {
+            let fence = |epoch| Fence { incarnation: incarnation.clone(), epoch };
+            self.tenures[who].push(Tenure { real: fence(real), model: fence(model), sent: 0 });
+        }
+        self.heard.push(word);
+        Ok(again)
+    }
+
+    async fn want(&mut self, who: usize, stands: Span) -> Outcome {
+        let real = self.connection.want(&self.keys, &incarnation(who), time(stands)).await;
+        let model = self.model.want(&self.keys, &incarnation(who), time(stands));
+        let word = match agree(real.map_err(|e| e.to_string())?, model)? {
+            Wanted::Noted => "want:noted",
+            Wanted::Free => "want:free",
+            Wanted::Mine => "want:mine",
+            Wanted::By(_) => "want:by",
+        };
+        self.hear(word)
+    }
+
+    fn tenure(&mut self, who: usize, ago: usize) -> Option<&mut Tenure> {
+        let count = self.tenures[who].len();
+        self.tenures[who].get_mut(count.checked_sub(ago + 1)?)
+    }
+
+    async fn renew(&mut self, who: usize, ago: usize, ttl: Span, ahead: u64) -> Outcome {
+        let keys = self.keys.clone();
+        let Some(tenure) = self.tenure(who, ago) else { return Ok(()) };
+        let renew = |fence: &Fence| Renew { keys: keys.clone(), fence: fence.clone(), answered: ahead };
+        let (real, model) = (renew(&tenure.real), renew(&tenure.model));
+        let real = self.connection.renew(&[real], time(ttl)).await.map_err(|e| e.to_string())?;
+        let model = self.model.renew(&[model], time(ttl));
+        let word = match agree(real, model)?.remove(0) {
+            Renewed::Ok { wanted_by: None, .. } => "renew:ok",
+            Renewed::Ok { wanted_by: Some(_), .. } => "renew:wanted",
+            Renewed::Refused(Refusal::Gap { .. }) => "renew:refused gap",
+            Renewed::Refused(_) => "renew:refused fenced",
+        };
+        self.hear(word)
+    }
+
+    async fn announce(&mut self, who: usize, ttl: Option<Span>, draining: bool) -> Outcome {
+        let ttl = ttl.map_or(Duration::ZERO, time);
+        let name = &self.queue.name;
+        let mut real = self
+            .connection
+            .announce(name, &incarnation(who), ttl, draining)
+            .await
+            .map_err(|e| e.to_string())?;
+        let mut model = self.model.announce(name, &incarnation(who), ttl, draining);
+        real.sort_by(|a, b| a.incarnation.cmp(&b.incarnation));
+        real.iter_mut().chain(&mut model).for_each(|member| member.since = rounded(member.since));
+        agree(real, model).map(drop)
+    }
+
+    async fn call(&mut self, who: usize, ago: usize, number: Number, call: &plan::Call) -> Outcome {
+        let Some(calls) = self.written(who, call).await? else { return Ok(()) };
+        let Some(tenure) = self.tenure(who, ago) else { return Ok(()) };
+        let number = match number {
+            Number::Next => {
+                tenure.sent += 1;
+                tenure.sent
+            }
+            Number::Again => tenure.sent.max(1),
+            Number::Skip => tenure.sent + 2,
+        };
+        let (real_fence, model_fence) = (tenure.real.clone(), tenure.model.clone());
+        let seen_window_ms = match call {
+            plan::Call::Settle { window, .. } => time(*window).as_millis() as u64,
+            _ => 0,
+        };
+        let keys = self.keys.clone();
+        let guard = |fence| Guard { keys: &keys, fence, number, seen_window_ms };
+        let real = self.connection.call(&calls[0], guard(&real_fence)).await.map_err(|e| e.to_string())?;
+        let model = self.model.call(&calls[1], guard(&model_fence));
+        for (answer, given) in [&real, &model].into_iter().zip(&mut self.given) {
+            if let Answer::Recovered { next, .. } = answer {
+                given.cursors[who] = *next;
+            }
+        }
+        let (real, model) = (self.given[0].answer(real), self.given[1].answer(model));
+        let answer = agree(real, model)?;
+        self.hear_answer(call, &answer);
+        Ok(())
+    }
+
+    fn hear_answer(&mut self, call: &plan::Call, answer: &Answer) {
+        let refused_gap = matches!(answer, Answer::Refused(Refusal::Gap { .. }));
+        let refused = matches!(answer, Answer::Refused(_));
+        let already = matches!(answer, Answer::Already);
+        self.heard.push(match call {
+            plan::Call::Claim { .. } if refused_gap => "claim:refused gap",
+            plan::Call::Claim { .. } if refused => "claim:refused fenced",
+            plan::Call::Claim { .. } if already => "claim:already",
+            plan::Call::Claim { .. } => "claim:claimed",
+            plan::Call::Recover { .. } if refused => "recover:refused",
+            plan::Call::Recover { .. } if already => "recover:already",
+            plan::Call::Recover { .. } => "recover:recovered",
+            plan::Call::Settle { .. } if refused => "settle:refused",
+            plan::Call::Settle { .. } => "settle:answered",
+            plan::Call::HandBack { .. } if refused_gap => "hand_back:refused gap",
+            plan::Call::HandBack { .. } if refused => "hand_back:refused fenced",
+            plan::Call::HandBack { .. } => "hand_back:done",
+            plan::Call::Forward { .. } if refused => "forward:refused",
+            plan::Call::Forward { .. } => "forward:done",
+            plan::Call::Release if refused => "release:refused",
+            plan::Call::Release => "release:done",
+        });
+        match answer {
+            Answer::Recovered { entries, next } => {
+                if *next != Place::ZERO {
+                    self.heard.push("recover:more");
+                }
+                self.heard.extend(entries.iter().map(|entry| match entry.recovered {
+                    true => "recover:of another",
+                    false => "recover:handed back",
+                }));
+            }
+            Answer::Settled { jobs, first } => {
+                self.heard.push(if *first { "settle:first" } else { "settle:repeat" });
+                self.heard.extend(jobs.iter().map(|job| match job {
+                    Settled::Done => "settled:done",
+                    Settled::Stale => "settled:stale",
+                    Settled::Duplicate => "settled:duplicate",
+                    Settled::Retried => "settled:retried",
+                    Settled::Dead => "settled:dead",
+                    Settled::Gone => "settled:gone",
+                    Settled::AtTurn(_) => "settled:at_turn",
+                    Settled::Rejected(_) => "settled:rejected",
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    /// The call with each side's own places. `None` where it has nothing to name.
+    async fn written(&self, who: usize, call: &plan::Call) -> Result<Option<[Call; 2]>, String> {
+        let places = |jobs: &[Which], side: usize| {
+            jobs.iter().filter_map(|job| self.given[side].places.get(self.which(*job)?).copied()).collect()
+        };
+        let calls = match call {
+            plan::Call::Claim { count } => [0, 1].map(|_| Call::Claim { count: *count }),
+            plan::Call::Recover { go_on, count } => [0, 1].map(|side: usize| {
+                let cursor = if *go_on { self.given[side].cursors[who] } else { Place::ZERO };
+                Call::Recover { cursor, count: *count }
+            }),
+            plan::Call::Settle { jobs, .. } => [0, 1].map(|side| {
+                Call::Settle(
+                    jobs.iter().filter_map(|job| self.settle(side, self.which(job.job)?, job)).collect(),
+                )
+            }),
+            plan::Call::HandBack { jobs } => [0, 1].map(|side| Call::HandBack(places(jobs, side))),
+            plan::Call::Forward { entries } => {
+                let real = self.connection.outbox(&self.keys, 100).await.map_err(|e| e.to_string())?;
+                let model = self.model.outbox(&self.keys, 100);
+                [real, model].map(|outbox| {
+                    let ids = entries.iter().filter_map(|n| outbox.get(*n)).map(|(id, _)| *id);
+                    Call::Forward(ids.collect())
+                })
+            }
+            plan::Call::Release => [Call::Release, Call::Release],
+        };
+        Ok(match &calls[0] {
+            Call::Settle(jobs) if jobs.is_empty() => None,
+            _ => Some(calls),
+        })
+    }
+
+    /// The number of a job, in the order in which they were accepted.
+    fn which(&self, which: Which) -> Option<usize> {
+        match which {
+            Which::Any(back) => self.jobs.len().checked_sub(back + 1),
+            Which::Claimed(n) => {
+                let jobs = self.model.jobs(&self.keys).into_iter();
+                let claimed: Vec<Place> =
+                    jobs.filter(|(.., holder)| holder.is_some()).map(|job| job.0).collect();
+                let place = claimed.get(n.checked_rem(claimed.len())?)?;
+                self.given[1].places.iter().position(|given| given == place)
+            }
+        }
+    }
+
+    fn settle(&self, side: usize, index: usize, settle: &plan::Settle) -> Option<Settle> {
+        let known = self.jobs.get(index)?;
+        let place = *self.given[side].places.get(index)?;
+        let stored = self.model.state(&self.keys, *self.given[1].places.get(index)?);
+        let turn = settle.turn.unwrap_or_else(|| stored.map_or(0, |(state, _)| state.turn));
+        let verdict = match &settle.verdict {
+            plan::Verdict::Done { version, entity, emits } => Verdict::Done {
+                version: *version,
+                entity: entity.map(|state| {
+                    state.map_or(EntityChange::Delete, |n| {
+                        EntityChange::Put(Bytes::from(format!("state {n}")))
+                    })
+                }),
+                emits: (0..*emits).map(|position| emit(&known.id, position)).collect(),
+            },
+            plan::Verdict::Retry { attempts, delay } => Verdict::Retry {
+                attempts: *attempts,
+                delay: time(*delay),
+                error: "boom: it \u{fffd} broke\nhere".to_owned(),
+            },
+            plan::Verdict::Dead { letter, at_ms } => Verdict::Dead {
+                dead_id: format!("letter{letter}"),
+                at: UnixMillis(*at_ms),
+                reason: DeadReason::Exhausted,
+                body: letter_of(index, known, turn),
+            },
+        };
+        let marked = known.own_id != settle.wrong_mark;
+        Some(Settle { place, turn, id: known.id.clone(), key: known.key.clone(), marked, verdict })
+    }
+}
+
+fn emit(parent: &JobId, position: usize) -> Emit {
+    let job = EncodedJob {
+        id: JobId::emitted_by(parent, position),
+        key: key(0),
+        envelope: Bytes::from_static(b"emitted"),
+        own_id: true,
+    };
+    Emit { queue: QueueName::new("next").unwrap(), job }
+}
+
+fn letter_of(index: usize, job: &Known, turn: u32) -> Bytes {
+    let letter = DeadLetter {
+        job: job.id.as_bytes().to_vec(),
+        key: job.key.as_bytes().to_vec(),
+        envelope: Vec::new(),
+        place: index.to_string(),
+        turn,
+        reason: DeadReason::Exhausted,
+        error: vec!["boom".to_owned()],
+        class: None,
+        attempts: turn,
+        node: "a".to_owned(),
+        at: UnixMillis(0),
+    };
+    letter.encode().unwrap().into()
+}

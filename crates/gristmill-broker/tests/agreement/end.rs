@@ -1,0 +1,154 @@
+//! Compares everything that is stored.
+
+use crate::both::{Both, Given, id, key, rounded};
+use crate::plan::{IDS, KEYS};
+use gristmill_broker::inspect::PartitionView;
+use gristmill_broker::{Fence, Incarnation};
+use gristmill_job::{Place, UnixMillis};
+use gristmill_testkit::server::Reply;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::time::Duration;
+
+fn agree<T: PartialEq + Debug>(what: &str, real: T, model: T) -> Result<(), String> {
+    if real == model {
+        return Ok(());
+    }
+    Err(format!("at the end, {what}:\nthe server has {real:#?}\n   the model {model:#?}"))
+}
+
+pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
+    let failed = |error: gristmill_broker::CallError| error.to_string();
+    agree("queues", both.connection.queues().await.map_err(failed)?, both.model.queues())?;
+    let real = both.connection.partitions(&both.queue).await.map_err(failed)?.remove(0);
+    let model = both.model.partitions(&both.queue).remove(0);
+    agree("the partition", view(&both.given[0], real), view(&both.given[1], model))?;
+    for number in 0..KEYS {
+        let key = key(number);
+        // A key of another type cannot be read there, and is none here.
+        let real = both.connection.entity(&both.queue, key.as_bytes()).await.unwrap_or_default();
+        agree("an entity", real, both.model.entity(&both.queue, key.as_bytes()))?;
+    }
+    let real = both.connection.dead_letters(&both.queue, 0, 0, 100).await.map_err(failed)?;
+    agree("dead letters", real, both.model.dead_letters(&both.queue, 0, 0, 100))?;
+    let real = both.connection.outbox(&both.keys, 1000).await.map_err(failed)?;
+    let without_ids = |outbox: Vec<(Place, _)>| outbox.into_iter().map(|(_, job)| job).collect::<Vec<_>>();
+    agree("the outbox", without_ids(real), without_ids(both.model.outbox(&both.keys, 1000)))?;
+    stream(both)?;
+    states(both)?;
+    marks(both)?;
+    lease(both)
+}
+
+fn view(given: &Given, mut view: PartitionView) -> PartitionView {
+    view.epoch = given.epoch(gristmill_broker::Epoch(view.epoch)).0;
+    let left = Duration::from_millis(view.expires.0.saturating_sub(view.now.0));
+    view.expires = UnixMillis(rounded(left).as_secs());
+    view.now = UnixMillis(0);
+    view.oldest = view.oldest.map(|_| UnixMillis(0));
+    view
+}
+
+fn ask(both: &mut Both, words: &[&[u8]]) -> Result<Reply, String> {
+    both.raw.command(words).map_err(|error| error.to_string())
+}
+
+fn items(reply: &Reply) -> &[Reply] {
+    reply.as_array().unwrap_or_default()
+}
+
+fn text(reply: Option<&Reply>) -> &str {
+    reply.and_then(Reply::as_str).unwrap_or_default()
+}
+
+/// Which jobs lie there, and who holds which.
+fn stream(both: &mut Both) -> Result<(), String> {
+    let name = both.keys.stream.clone();
+    let entries = ask(both, &[b"XRANGE", name.as_bytes(), b"-", b"+"])?;
+    let group = ask(both, &[b"EXISTS", name.as_bytes()])?;
+    let pending = match group {
+        Reply::Int(0) => Reply::Nil,
+        _ => ask(both, &[b"XPENDING", name.as_bytes(), b"workers", b"-", b"+", b"1000"])?,
+    };
+    let holder = |row: &Reply| (text(items(row).first()).to_owned(), text(items(row).get(1)).to_owned());
+    let holders: BTreeMap<String, String> = items(&pending).iter().map(holder).collect();
+    let [real, model] = &both.given;
+    let real: Vec<(String, String, Option<String>)> = items(&entries)
+        .iter()
+        .map(|row| {
+            let (place, fields) = (text(items(row).first()), items(&items(row)[1]));
+            (real.place_text(place), text(fields.get(1)).to_owned(), holders.get(place).map(|h| real.text(h)))
+        })
+        .collect();
+    let jobs = both.model.jobs(&both.keys).into_iter();
+    let model = jobs
+        .map(|(place, id, holder)| {
+            (model.place_text(&place.to_string()), id.to_string(), holder.map(|h| model.text(&h)))
+        })
+        .collect();
+    agree("the stream", real, model)
+}
+
+fn states(both: &mut Both) -> Result<(), String> {
+    let (name, now) = (both.keys.state.clone(), both.model.now().0);
+    let all = ask(both, &[b"HGETALL", name.as_bytes()])?;
+    let real: BTreeMap<String, String> = items(&all)
+        .chunks(2)
+        .map(|pair| {
+            let words: Vec<&str> = text(pair.get(1)).splitn(4, ' ').collect();
+            let due = words.get(2).and_then(|due| due.parse::<u64>().ok()).unwrap_or_default();
+            let due = rounded(Duration::from_millis(due.saturating_sub(now)));
+            let line = format!("{:?} {due:?} {:?}", &words[..2], words.get(3));
+            (both.given[0].place_text(text(pair.first())), line)
+        })
+        .collect();
+    let mut model = BTreeMap::new();
+    for (place, ..) in both.model.jobs(&both.keys) {
+        if let Some((state, error)) = both.model.state(&both.keys, place) {
+            let words = [state.turn.to_string(), state.attempts.to_string()];
+            let line = format!("{:?} {:?} {:?}", words, rounded(state.due_in), Some(error));
+            model.insert(both.given[1].place_text(&place.to_string()), line);
+        }
+    }
+    agree("states", real, model)
+}
+
+fn marks(both: &mut Both) -> Result<(), String> {
+    for number in 0..IDS {
+        let name = both.keys.seen(id(number).as_bytes());
+        let standing = ask(both, &[b"GET", &name])?.as_str().map(|standing| both.given[0].text(standing));
+        let left = ask(both, &[b"PTTL", &name])?.as_int().unwrap_or_default();
+        let left = u64::try_from(left).ok().map(|ms| rounded(Duration::from_millis(ms)));
+        let now = both.model.now();
+        let model = both.model.mark(&both.keys, &id(number)).map(|(standing, until)| {
+            (both.given[1].text(&standing), until.map(|until| rounded(now.age_at(until))))
+        });
+        agree("a mark", standing.map(|standing| (standing, left)), model)?;
+    }
+    Ok(())
+}
+
+/// Its number, and which gates are open: of all tenures that were ever granted.
+fn lease(both: &mut Both) -> Result<(), String> {
+    let name = both.keys.lease.clone();
+    let number = ask(both, &[b"HGET", name.as_bytes(), b"number"])?.as_int().unwrap_or_default();
+    agree("the number", number as u64, both.model.number(&both.keys))?;
+    let pattern =
+        format!(
+            "{}*",
+            String::from_utf8_lossy(&both.keys.gate(&Fence {
+                incarnation: Incarnation::from_stored(""),
+                epoch: gristmill_broker::Epoch(0),
+            }))
+            .trim_end_matches("#0")
+            .replace('[', "\\[")
+        );
+    let found = ask(both, &[b"KEYS", pattern.as_bytes()])?;
+    let mut open = Vec::new();
+    for reply in items(&found) {
+        let consumer = text(Some(reply)).rsplit_once(":gate:").map_or("", |(_, consumer)| consumer);
+        open.push(both.given[0].text(consumer));
+    }
+    let gates = both.model.gates(&both.keys).into_iter().map(|gate| both.given[1].text(&gate)).collect();
+    agree("open gates", open, gates)
+}

@@ -1,0 +1,120 @@
+//! The model and a real server are asked the same random things and must agree in every answer and in what lies there
+//! at the end.
+//!
+//! * `plan`: what may be asked, and how it is drawn. Indexes, not names, so that a failure shrinks to what matters.
+//! * `both`: asks both sides and compares the answers. Places and epochs differ between them (they come from clocks a
+//!   few microseconds apart) and are compared by the order in which they were given.
+//! * `end`: compares everything that is stored.
+//!
+//! `GRISTMILL_CASES` sets how many sequences are tried, `GRISTMILL_SEED` repeats a run.
+
+#![allow(clippy::unwrap_used)] // the whole crate is a test
+
+mod both;
+mod end;
+mod plan;
+
+use both::Both;
+use gristmill_testkit::seed::{SplitMix64, seed};
+use gristmill_testkit::server::{Server, ServerOptions};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+const CASES: u32 = 1500;
+
+/// Every word that must have been heard for the run to mean something.
+const WORDS: &[&str] = &[
+    "create:ok",
+    "create:differs",
+    "accepted:at",
+    "accepted:before",
+    "accepted:duplicate waiting",
+    "accepted:duplicate applied",
+    "accepted:duplicate stale",
+    "accepted:duplicate dead",
+    "enqueue:no_queue",
+    "enqueue:differs",
+    "enqueue:full",
+    "acquire:granted",
+    "acquire:held",
+    "acquire:changed",
+    "acquire:no_queue",
+    "want:noted",
+    "want:free",
+    "want:mine",
+    "want:by",
+    "renew:ok",
+    "renew:wanted",
+    "renew:refused fenced",
+    "renew:refused gap",
+    "claim:claimed",
+    "claim:already",
+    "claim:refused fenced",
+    "claim:refused gap",
+    "recover:recovered",
+    "recover:already",
+    "recover:more",
+    "recover:of another",
+    "recover:handed back",
+    "settle:first",
+    "settle:repeat",
+    "settled:done",
+    "settled:stale",
+    "settled:duplicate",
+    "settled:retried",
+    "settled:dead",
+    "settled:gone",
+    "settled:at_turn",
+    "settled:rejected",
+    "hand_back:done",
+    "hand_back:refused gap",
+    "forward:done",
+    "release:done",
+];
+
+#[test]
+fn the_model_and_redis_agree_on_random_sequences() {
+    let seed = seed();
+    let cases = match std::env::var("GRISTMILL_CASES") {
+        Ok(text) => {
+            text.parse().unwrap_or_else(|_| panic!("GRISTMILL_CASES: expected a number, got {text:?}"))
+        }
+        Err(_) => CASES,
+    };
+    let server = Server::start(ServerOptions::new()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut both = runtime.block_on(Both::open(&server));
+    let heard = Mutex::new(BTreeMap::new());
+
+    let mut rng = SplitMix64::new(seed);
+    let bytes: Vec<u8> = (0..4).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 3000, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
+    let both = Mutex::new(&mut both);
+    let result = runner.run(&plan::sequence(), |operations| {
+        let mut both = both.lock().unwrap();
+        let run = async {
+            both.begin().await?;
+            for operation in &operations {
+                both.ask(operation).await?;
+            }
+            end::compare(&mut both).await
+        };
+        let outcome: Result<(), String> = runtime.block_on(run);
+        let mut heard = heard.lock().unwrap();
+        for word in both.heard.drain(..) {
+            *heard.entry(word).or_insert(0u64) += 1;
+        }
+        outcome.map_err(TestCaseError::fail)
+    });
+    if let Err(failure) = result {
+        panic!("seed {seed:#x}: {failure}");
+    }
+    let heard = heard.into_inner().unwrap();
+    eprintln!("{cases} sequences, answers heard: {heard:?}");
+    if cases >= CASES {
+        let missing: Vec<_> = WORDS.iter().filter(|word| !heard.contains_key(**word)).collect();
+        assert!(missing.is_empty(), "never heard, so not compared: {missing:?}");
+    }
+}
