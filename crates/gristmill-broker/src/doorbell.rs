@@ -52,13 +52,13 @@ impl Connection {
         reply::number(self.one(ask).await?)
     }
 
-    /// Ends the wait of the doorbell whose connection has this number.
+    /// Ends the wait of the doorbell whose connection has this number; false if it was not waiting.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn wake(&self, client_id: u64) -> Result<(), CallError> {
+    pub async fn wake(&self, client_id: u64) -> Result<bool, CallError> {
         let mut unblock = redis::cmd("CLIENT");
         unblock.arg("UNBLOCK").arg(client_id);
-        self.one(unblock).await.map(|_| ())
+        Ok(reply::number(self.one(unblock).await?)? == 1)
     }
 }

@@ -80,6 +80,18 @@ impl Connection {
         Ok(queues)
     }
 
+    /// What the server does when memory is full; `None` where it does not tell (a managed service may forbid CONFIG).
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn eviction_policy(&self) -> Result<Option<String>, CallError> {
+        let mut info = redis::cmd("INFO");
+        info.arg("memory");
+        let info = reply::text(self.one(info).await?)?;
+        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        Ok(policy.map(|policy| policy.trim().to_owned()))
+    }
+
     /// Every partition of a queue, in order.
     ///
     /// # Errors
@@ -129,6 +141,28 @@ impl Connection {
             });
         }
         Ok(views)
+    }
+
+    /// Which partitions of a queue have an owner whose lease has not expired, in order.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn owned(&self, queue: &QueueDefinition) -> Result<Vec<bool>, CallError> {
+        let mut pipeline = Pipeline::with_capacity(1 + usize::from(queue.partitions));
+        pipeline.cmd("TIME");
+        for partition in 0..queue.partitions {
+            pipeline.cmd("HMGET").arg(queue.partition(partition).lease).arg(&["incarnation", "expires"]);
+        }
+        let mut values = self.many(pipeline, 1 + usize::from(queue.partitions)).await?.into_iter();
+        let now = time(values.next().unwrap_or(Value::Nil))?;
+        values
+            .map(|lease| {
+                let mut lease = reply::list(lease, "a lease")?.into_iter();
+                let owner = lease.next().map_or(Ok(String::new()), optional_text)?;
+                let expires = lease.next().map_or(Ok(0), optional_number)?;
+                Ok(!owner.is_empty() && expires > now.0)
+            })
+            .collect()
     }
 
     /// The state of an entity; `None` if no effect was ever applied.

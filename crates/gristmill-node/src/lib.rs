@@ -1,1 +1,28 @@
-//! gristmill-node
+//! The actors of one process: they claim jobs of the partitions they own, run them in order of key, and settle them.
+//!
+//! ```text
+//!   Supervisor ─┬─ LeaseManager     who serves which partition: membership, assignment, wishes
+//!               ├─ Partition × n    one per partition of each queue: a tenure, its lanes, its settles
+//!               └─ Worker × w       run handlers, many at a time, bounded by slots
+//!   beside them: the heartbeat (a thread and runtime of its own), the doorbell, two links to Redis
+//! ```
+//!
+//! In reading order: [`config`], `partition::tenure` (the state machine everything else serves), `partition::lanes`,
+//! `partition` (its actor), `worker`, `lease_manager`, `heartbeat`, `doorbell`, `supervisor`, [`node`].
+//!
+//! Invariants: no job lives only in a mailbox (what is claimed stays pending in Redis until it is settled); `decide`
+//! functions read no clock, no random source and no network; nothing is started without trust in the lease.
+
+pub mod config;
+mod counters;
+mod doorbell;
+mod heartbeat;
+mod lease_manager;
+pub mod node;
+mod partition;
+mod supervisor;
+mod worker;
+
+pub use config::{ConfigError, NodeConfig, QueueConfig};
+pub use counters::Counts;
+pub use node::{DrainReport, Node, NodeError};

@@ -1,0 +1,189 @@
+//! What a node is told. Constructors refuse nonsense and say what was expected.
+
+use gristmill_broker::RedisConfig;
+use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
+use gristmill_job::{QueueName, RetryPolicy};
+use std::time::Duration;
+
+/// One queue to serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// Its name.
+    pub name: QueueName,
+    /// How many partitions it has; fixed when the queue is first made.
+    pub partitions: u16,
+    /// How failed jobs are tried again.
+    pub retry: RetryPolicy,
+}
+
+impl QueueConfig {
+    /// A queue with 64 partitions and the default retry policy.
+    #[must_use]
+    pub fn new(name: QueueName) -> Self {
+        Self { name, partitions: DEFAULT_PARTITIONS, retry: RetryPolicy::default() }
+    }
+
+    /// With another number of partitions.
+    #[must_use]
+    pub fn with_partitions(mut self, partitions: u16) -> Self {
+        self.partitions = partitions;
+        self
+    }
+}
+
+/// Everything a node needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// The node's name: its host or pod. A restart under the same name is another incarnation.
+    pub name: String,
+    /// How Redis is reached.
+    pub redis: RedisConfig,
+    /// The queues to serve.
+    pub queues: Vec<QueueConfig>,
+    /// How many handlers may run at a time.
+    pub slots: usize,
+    /// How long a lease is granted for.
+    pub lease_ttl: Duration,
+    /// How often leases are renewed.
+    pub lease_renewal: Duration,
+    /// How much earlier than Redis a node stops trusting its lease; at least one renewal interval.
+    pub lease_margin: Duration,
+    /// Longest a hand-over waits for runs before the owner goes on with the partition.
+    pub handover_wait: Duration,
+    /// How long a drain lets running jobs finish.
+    pub drain_window: Duration,
+    /// How long after the window the process is gone at the latest.
+    pub drain_grace: Duration,
+    /// Jobs claimed and not settled, per partition.
+    pub window_jobs: usize,
+    /// Bytes of jobs claimed and not settled, for the whole node.
+    pub window_bytes: usize,
+    /// Largest envelope that is decoded, in bytes.
+    pub max_envelope_bytes: usize,
+    /// How long the mark of a producer's id stays after its job's verdict.
+    pub seen_window: Duration,
+}
+
+/// A setting that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{setting}: expected {expected}, got {got}")]
+pub struct ConfigError {
+    /// Which setting.
+    pub setting: &'static str,
+    /// What was expected, and why.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+}
+
+impl NodeConfig {
+    /// The defaults, for one Redis and some queues.
+    #[must_use]
+    pub fn new(name: impl Into<String>, redis: RedisConfig, queues: Vec<QueueConfig>) -> Self {
+        Self {
+            name: name.into(),
+            redis,
+            queues,
+            slots: 100,
+            lease_ttl: Duration::from_secs(5),
+            lease_renewal: Duration::from_secs(1),
+            lease_margin: Duration::from_millis(1500),
+            handover_wait: Duration::from_secs(5),
+            drain_window: Duration::from_secs(25),
+            drain_grace: Duration::from_secs(5),
+            window_jobs: 512,
+            window_bytes: 256 * 1024 * 1024,
+            max_envelope_bytes: 1024 * 1024,
+            seen_window: Duration::from_secs(24 * 3600),
+        }
+    }
+
+    /// With another lease time; renewal and margin in the same proportion as the defaults.
+    #[must_use]
+    pub fn with_lease(mut self, ttl: Duration) -> Self {
+        self.lease_ttl = ttl;
+        self.lease_renewal = ttl / 5;
+        self.lease_margin = ttl * 3 / 10;
+        self
+    }
+
+    /// # Errors
+    /// The first setting, or relation of settings, that cannot be.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let ensure = |ok: bool, setting, expected: &str, got: String| {
+            if ok { Ok(()) } else { Err(ConfigError { setting, expected: expected.into(), got }) }
+        };
+        let ms = |d: Duration| format!("{} ms", d.as_millis());
+        ensure(!self.name.is_empty(), "node.name", "a name", "an empty text".into())?;
+        ensure(!self.queues.is_empty(), "queues", "at least one queue to serve", "none".into())?;
+        let mut names: Vec<&str> = self.queues.iter().map(|queue| queue.name.as_str()).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        ensure(
+            twice.is_none(),
+            "queues",
+            "each queue once",
+            format!("{:?} twice", twice.map_or("", |pair| pair[0])),
+        )?;
+        for queue in &self.queues {
+            let legal = (1..=MAX_PARTITIONS).contains(&queue.partitions);
+            ensure(legal, "queues.partitions", "1 to 1024", queue.partitions.to_string())?;
+            ensure(queue.retry.max_attempts > 0, "queues.retry.max_attempts", "1 or more", "0".into())?;
+        }
+        ensure((1..=100_000).contains(&self.slots), "node.slots", "1 to 100000", self.slots.to_string())?;
+        let ttl = self.lease_ttl;
+        let range = Duration::from_millis(500)..=Duration::from_secs(300);
+        ensure(range.contains(&ttl), "lease.ttl_ms", "500 to 300000 ms", ms(ttl))?;
+        let renewals = self.lease_renewal >= Duration::from_millis(50) && self.lease_renewal * 3 <= ttl;
+        let expected = "50 ms or more, and at most a third of lease.ttl_ms, so that two renewals may fail";
+        ensure(renewals, "lease.renewal_ms", expected, ms(self.lease_renewal))?;
+        let margin = self.lease_margin >= self.lease_renewal && self.lease_margin + self.lease_renewal < ttl;
+        let expected = "at least lease.renewal_ms (a failover may lose the last renewal), and less than \
+                        lease.ttl_ms - lease.renewal_ms (or nothing would ever be trusted)";
+        ensure(margin, "lease.margin_ms", expected, ms(self.lease_margin))?;
+        let grace = self.drain_grace >= Duration::from_secs(1);
+        ensure(grace, "drain.grace_ms", "1000 ms or more", ms(self.drain_grace))?;
+        ensure(self.window_jobs > 0, "window.jobs", "1 or more", "0".into())?;
+        let least = self.max_envelope_bytes;
+        let expected = "at least job.max_bytes, or the largest job could never be claimed";
+        ensure(self.window_bytes >= least, "window.bytes", expected, self.window_bytes.to_string())?;
+        let envelope = (1024..=512 * 1024 * 1024).contains(&self.max_envelope_bytes);
+        ensure(envelope, "job.max_bytes", "1 KiB to 512 MiB", self.max_envelope_bytes.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> NodeConfig {
+        let queue = QueueConfig::new(QueueName::new("q").unwrap());
+        NodeConfig::new("n", RedisConfig::new("redis://127.0.0.1"), vec![queue])
+    }
+
+    #[test]
+    fn the_defaults_are_legal_and_so_is_every_lease_in_their_proportion() {
+        config().check().unwrap();
+        for ms in [500, 1500, 2000, 60_000] {
+            config().with_lease(Duration::from_millis(ms)).check().unwrap();
+        }
+    }
+
+    #[test]
+    fn impossible_relations_are_refused_by_name() {
+        let broken: [(&str, fn(&mut NodeConfig)); 7] = [
+            ("queues", |c| c.queues.clear()),
+            ("queues", |c| c.queues.push(c.queues[0].clone())),
+            ("queues.partitions", |c| c.queues[0].partitions = 0),
+            ("lease.renewal_ms", |c| c.lease_renewal = c.lease_ttl),
+            ("lease.margin_ms", |c| c.lease_margin = c.lease_ttl),
+            ("lease.margin_ms", |c| c.lease_margin = Duration::ZERO),
+            ("window.bytes", |c| c.window_bytes = 1),
+        ];
+        for (setting, breaks) in broken {
+            let mut config = config();
+            breaks(&mut config);
+            assert_eq!(config.check().unwrap_err().setting, setting);
+        }
+    }
+}

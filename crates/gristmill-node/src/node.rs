@@ -1,0 +1,312 @@
+//! A node from start to exit.
+
+use crate::config::{ConfigError, NodeConfig, QueueConfig};
+use crate::counters::{Counters, Counts};
+use crate::doorbell::Doorbell;
+use crate::heartbeat::{Heartbeat, Rhythm};
+use crate::partition::Surroundings;
+use crate::partition::shared::Shared;
+use crate::partition::tenure::Bounds;
+use crate::supervisor::{self, Message, Served, Supervisor};
+use crate::worker::execution::Executor;
+use crate::worker::run_queue::RunQueue;
+use gristmill_broker::create::CreateError;
+use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
+use gristmill_handler::{Registry, RegistryError};
+use ractor::{Actor, ActorRef};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Why a node did not start, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A setting that cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Handlers that cannot be.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// A queue that exists otherwise than configured.
+    #[error(transparent)]
+    Queue(CreateError),
+    /// Redis would lose jobs under memory pressure.
+    #[error(
+        "Redis evicts keys when memory is full (maxmemory-policy is {0:?}): jobs would be lost; \
+         set maxmemory-policy to noeviction"
+    )]
+    Eviction(String),
+    /// The operating system refused a thread.
+    #[error("the heartbeat's thread cannot be started: {0}")]
+    Thread(#[from] std::io::Error),
+    /// A part failed too often.
+    #[error("the node gives up: {0}")]
+    Failed(String),
+}
+
+/// What became of the work of a node that left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainReport {
+    /// Jobs that were settled between the signal and the exit.
+    pub finished: u64,
+    /// Jobs that were laid down for others.
+    pub handed_back: u64,
+    /// Runs that could not be stopped. Their jobs run again elsewhere.
+    pub abandoned: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// What the node had counted in its life.
+    pub counts: Counts,
+}
+
+impl fmt::Display for DrainReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { finished, handed_back, abandoned, took, .. } = self;
+        write!(
+            f,
+            "drained: finished={finished} handed_back={handed_back} abandoned={abandoned} took_ms={}",
+            took.as_millis()
+        )
+    }
+}
+
+/// A running node.
+pub struct Node {
+    config: NodeConfig,
+    incarnation: Incarnation,
+    supervisor: ActorRef<Message>,
+    supervisor_task: JoinHandle<()>,
+    queues: Vec<Served>,
+    heartbeat: Arc<Heartbeat>,
+    heartbeat_left: Option<oneshot::Receiver<()>>,
+    doorbell: JoinHandle<()>,
+    counters: Arc<Counters>,
+    runs: Arc<RunQueue>,
+    failed: mpsc::UnboundedReceiver<String>,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({})", self.incarnation)
+    }
+}
+
+impl Node {
+    /// Starts a node on the current runtime. Waits for Redis as long as it takes.
+    ///
+    /// # Errors
+    /// [`NodeError`] where settings, handlers or queues cannot be.
+    pub async fn start(config: NodeConfig, registry: Registry) -> Result<Self, NodeError> {
+        config.check()?;
+        registry.check()?;
+        let incarnation = Incarnation::of(&config.name, rand::random());
+        let link = Link::start(config.redis.clone(), "commands");
+        let definitions = prepare(&link, &config.queues).await?;
+
+        let counters = Arc::new(Counters::default());
+        let workers = std::thread::available_parallelism().map_or(2, usize::from);
+        let runs = Arc::new(RunQueue::new(config.slots, workers));
+        let rhythm = Rhythm {
+            redis: config.redis.clone(),
+            incarnation: incarnation.clone(),
+            queues: definitions.iter().map(|queue| queue.name.clone()).collect(),
+            ttl: config.lease_ttl,
+            renewal: config.lease_renewal,
+            margin: config.lease_margin,
+        };
+        let heartbeat = Arc::new(Heartbeat::new(rhythm, counters.clone()));
+        let doorbell = Arc::new(Doorbell::default());
+        let mut bell_config = config.redis.clone();
+        bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
+        let bell_link = Link::start(bell_config, "doorbell");
+        let around = Arc::new(Surroundings {
+            incarnation: incarnation.clone(),
+            link: link.clone(),
+            broker: Broker::over(link.clone()),
+            heartbeat: heartbeat.clone(),
+            doorbell: doorbell.clone(),
+            runs: runs.clone(),
+            counters: counters.clone(),
+            lease_ttl: config.lease_ttl,
+            seen_window: config.seen_window,
+            manager: std::sync::Mutex::default(),
+        });
+        let queues = serve(&config, definitions);
+        let (failing, failed) = mpsc::unbounded_channel();
+        let arguments = supervisor::Arguments {
+            queues: queues.clone(),
+            around,
+            executor: Arc::new(Executor::new(registry, runs.clone(), config.max_envelope_bytes)),
+            failed: failing,
+        };
+        let heartbeat_left = Some(heartbeat.start()?);
+        let (supervisor, supervisor_task) =
+            Actor::spawn(None, Supervisor, arguments).await.map_err(|e| NodeError::Failed(e.to_string()))?;
+        let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
+        tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
+        Ok(Self {
+            config,
+            incarnation,
+            supervisor,
+            supervisor_task,
+            queues,
+            heartbeat,
+            heartbeat_left,
+            doorbell,
+            counters,
+            runs,
+            failed,
+        })
+    }
+
+    /// Which start of which node this is.
+    #[must_use]
+    pub fn incarnation(&self) -> &Incarnation {
+        &self.incarnation
+    }
+
+    /// What has been counted so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counters.snapshot()
+    }
+
+    /// Handler slots that are free.
+    #[must_use]
+    pub fn free_slots(&self) -> usize {
+        self.runs.free_slots()
+    }
+
+    /// Waits until the node cannot go on. Pending while all is well.
+    pub async fn failure(&mut self) -> NodeError {
+        let why = self.failed.recv().await;
+        NodeError::Failed(why.unwrap_or_else(|| "its supervisor is gone".into()))
+    }
+
+    /// Leaves on purpose: stops claiming, finishes what runs inside the window, hands back the rest, releases, leaves.
+    /// `hurry` (a second signal) goes to the hard stop at once. Ends inside window + grace.
+    pub async fn drain(mut self, hurry: impl Future<Output = ()>) -> DrainReport {
+        let started = Instant::now();
+        let before = self.counters.snapshot();
+        tracing::info!(node = %self.incarnation, window = ?self.config.drain_window, "draining");
+        let (left, mut leaving) = oneshot::channel();
+        let _ = self.supervisor.cast(Message::Drain(left));
+        let grace = self.config.drain_grace;
+        let hard_stop = started + self.config.drain_window + grace / 2;
+        tokio::pin!(hurry);
+        let mut gone = tokio::select! {
+            _ = &mut leaving => true,
+            () = tokio::time::sleep(self.config.drain_window) => false,
+            () = &mut hurry => false,
+        };
+        if !gone && Instant::now() >= started + self.config.drain_window {
+            tracing::warn!("the drain window is over: running jobs are asked to stop");
+            self.each_partition(|shared| shared.soft_cancel(hard_stop));
+            gone = tokio::select! {
+                _ = &mut leaving => true,
+                () = tokio::time::sleep_until(hard_stop.into()) => false,
+                () = &mut hurry => false,
+            };
+        }
+        if !gone {
+            tracing::warn!("running jobs are stopped");
+            self.each_partition(|shared| shared.hard_stop());
+            let wait = (grace / 4).min(Duration::from_secs(1));
+            gone = tokio::time::timeout(wait, &mut leaving).await.is_ok();
+        }
+        let abandoned = if gone { 0 } else { self.alive() };
+        if !gone {
+            let _ = self.supervisor.cast(Message::Abandon);
+            let _ = tokio::time::timeout((grace / 8).min(Duration::from_millis(500)), leaving).await;
+        }
+        self.stop().await;
+        let counts = self.counters.snapshot();
+        let settled = |c: &Counts| c.done + c.stale + c.duplicate + c.dead + c.retried;
+        let report = DrainReport {
+            finished: settled(&counts) - settled(&before),
+            handed_back: counts.handed_back - before.handed_back,
+            abandoned,
+            took: started.elapsed(),
+            counts,
+        };
+        tracing::info!(node = %self.incarnation, "{report}");
+        report
+    }
+
+    fn each_partition(&self, act: impl Fn(&Shared)) {
+        self.queues.iter().flat_map(|queue| &queue.partitions).for_each(|shared| act(shared));
+    }
+
+    fn alive(&self) -> usize {
+        self.queues.iter().flat_map(|queue| &queue.partitions).map(|shared| shared.alive()).sum()
+    }
+
+    async fn stop(&mut self) {
+        let (stopped, stopping) = oneshot::channel();
+        let _ = self.supervisor.cast(Message::Stop(stopped));
+        let _ = tokio::time::timeout(Duration::from_secs(1), stopping).await;
+        self.supervisor.stop(None);
+        self.supervisor_task.abort();
+        self.doorbell.abort();
+        self.heartbeat.stop();
+        if let Some(left) = self.heartbeat_left.take() {
+            let _ = tokio::time::timeout(Duration::from_secs(1), left).await;
+        }
+    }
+}
+
+/// Waits for Redis, refuses one that would evict, and makes the queues.
+async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<QueueDefinition>, NodeError> {
+    let definitions: Vec<QueueDefinition> =
+        queues.iter().map(|queue| QueueDefinition::new(queue.name.clone(), queue.partitions)).collect();
+    'connected: loop {
+        let connection = link.connected().await;
+        match connection.eviction_policy().await {
+            Ok(Some(policy)) if policy != "noeviction" => return Err(NodeError::Eviction(policy)),
+            // A server that does not tell is asked again by `gristmill doctor`.
+            Ok(_) => {}
+            Err(error) => {
+                again(&error.to_string()).await;
+                continue;
+            }
+        }
+        for definition in &definitions {
+            match connection.create(definition).await {
+                Ok(()) => {}
+                Err(error @ CreateError::Differs { .. }) => return Err(NodeError::Queue(error)),
+                Err(error) => {
+                    again(&error.to_string()).await;
+                    continue 'connected;
+                }
+            }
+        }
+        return Ok(definitions);
+    }
+}
+
+async fn again(why: &str) {
+    tracing::warn!(why, "the queues cannot be prepared yet, will try again");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> {
+    let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();
+    // The node's bytes are shared by its partitions, but each may hold at least one job of the largest size.
+    let window_bytes = (config.window_bytes / partitions.max(1)).max(config.max_envelope_bytes);
+    let serve_one = |(definition, queue): (QueueDefinition, &QueueConfig)| Served {
+        partitions: (0..definition.partitions)
+            .map(|p| Arc::new(Shared::new(definition.name.clone(), p, definition.partition(p))))
+            .collect(),
+        definition,
+        bounds: Bounds {
+            window_jobs: config.window_jobs,
+            window_bytes,
+            claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
+            handover_wait: config.handover_wait,
+            retry: queue.retry.clone(),
+        },
+    };
+    definitions.into_iter().zip(&config.queues).map(serve_one).collect()
+}

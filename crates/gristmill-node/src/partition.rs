@@ -1,0 +1,408 @@
+//! The actor of one partition: performs what its state machine ([`tenure`]) decides.
+//!
+//! There is one for every partition of every queue the node serves, for the whole life of the process: idle while
+//! another node owns the partition. It sends the calls of a tenure in order through one task ([`line`]).
+
+pub(crate) mod calls;
+pub(crate) mod lanes;
+mod line;
+pub(crate) mod shared;
+pub(crate) mod tenure;
+mod verdict;
+
+use crate::counters::Counters;
+use crate::doorbell::Doorbell;
+use crate::heartbeat::Heartbeat;
+use crate::lease_manager::{Look, Message as ToManager};
+use crate::worker::run_queue::{RunQueue, lock};
+use gristmill_broker::broker::Broker;
+use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
+use gristmill_broker::{
+    Answer, CallError, Connection, Epoch, Fence, Incarnation, Link, QueueDefinition, Settled,
+};
+use gristmill_job::UnixMillis;
+use line::Line;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use shared::Shared;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use tenure::{Action, Bounds, End, Ended, Event, Now, Ran, Run, Tenure, Why};
+
+/// What the partitions of a node have in common.
+pub(crate) struct Surroundings {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) link: Link,
+    pub(crate) broker: Broker,
+    pub(crate) heartbeat: Arc<Heartbeat>,
+    pub(crate) doorbell: Arc<Doorbell>,
+    pub(crate) runs: Arc<RunQueue>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) seen_window: Duration,
+    pub(crate) manager: Mutex<Option<ActorRef<ToManager>>>,
+}
+
+impl Surroundings {
+    pub(crate) fn tell_manager(&self, message: ToManager) {
+        if let Some(manager) = &*lock(&self.manager) {
+            // A manager that is gone is started again and looks at every partition anew.
+            let _ = manager.cast(message);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Try to own it.
+    Serve,
+    /// Give it up.
+    Yield(Why),
+    /// Something that belongs to the tenure of this epoch.
+    Event(Epoch, Event),
+    /// Acquire was answered, for this request.
+    Acquired(u64, Box<AcquireAnswer>),
+    /// Runs have ended; see [`Shared::take_ended`].
+    Ended,
+    /// The doorbell rang.
+    Rung(gristmill_job::Place),
+    /// The time asked for has come.
+    Wake(u64),
+    /// The last act before exit.
+    Abandon,
+}
+
+#[derive(Debug)]
+pub(crate) struct AcquireAnswer {
+    before: Before,
+    outcome: Result<(Acquired, Connection, Instant), CallError>,
+}
+
+pub(crate) struct Partition;
+
+pub(crate) struct Arguments {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) queue: QueueDefinition,
+    pub(crate) bounds: Bounds,
+    pub(crate) around: Arc<Surroundings>,
+}
+
+pub(crate) struct State {
+    myself: ActorRef<Message>,
+    shared: Arc<Shared>,
+    queue: QueueDefinition,
+    around: Arc<Surroundings>,
+    machine: Tenure,
+    /// The connection and the task of the tenure.
+    line: Option<Line>,
+    granted: Option<(Fence, Connection, Instant)>,
+    before: Before,
+    acquires: u64,
+    wake_at: Option<(Instant, u64)>,
+    wakes: u64,
+    actions: Vec<Action>,
+    /// Runs of an actor that failed before this one are still alive: nothing is served until they ended.
+    inherits_runs: bool,
+}
+
+impl Actor for Partition {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Arguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Message>,
+        Arguments { shared, queue, bounds, around }: Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        shared.open_gate(None);
+        drop(around.runs.withdraw(&shared));
+        let inherits_runs = shared.alive() > 0;
+        shared.take_ended();
+        shared.register(myself.clone());
+        let node: Arc<str> = around.incarnation.as_str().into();
+        let machine = Tenure::new(bounds, node, shared.partition);
+        Ok(State {
+            myself,
+            shared,
+            queue,
+            around,
+            machine,
+            line: None,
+            granted: None,
+            before: Before::default(),
+            acquires: 0,
+            wake_at: None,
+            wakes: 0,
+            actions: Vec::new(),
+            inherits_runs,
+        })
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Serve => {
+                state.inherits_runs &= state.shared.alive() > 0;
+                if state.inherits_runs {
+                    state.report(Look::Busy);
+                } else {
+                    state.decide(Event::Serve);
+                }
+            }
+            Message::Yield(why) => {
+                if state.machine.is_idle() {
+                    state.report(Look::Idle { end: None, released: false });
+                }
+                state.decide(Event::Yield(why));
+            }
+            Message::Event(epoch, event) => {
+                if state.machine.epoch() == epoch {
+                    state.decide(event);
+                }
+            }
+            Message::Acquired(request, answer) => state.acquired(request, *answer),
+            Message::Ended => {
+                let ended = state.shared.take_ended();
+                state.decide(Event::Ended(ended));
+            }
+            Message::Rung(place) => state.decide(Event::Rung(place)),
+            Message::Wake(wake) => {
+                if state.wake_at.is_some_and(|(_, armed)| armed == wake) {
+                    state.wake_at = None;
+                    state.decide(Event::Tick);
+                }
+            }
+            Message::Abandon => {
+                let mut actions = std::mem::take(&mut state.actions);
+                let abandoned = state.machine.abandon(&mut actions);
+                state.perform(&mut actions);
+                state.actions = actions;
+                state.around.tell_manager(ToManager::Abandoned(
+                    state.queue.name.clone(),
+                    state.shared.partition,
+                    abandoned,
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn decide(&mut self, event: Event) {
+        let instant = Instant::now();
+        let now = Now {
+            instant,
+            wall: UnixMillis::from_system(SystemTime::now()),
+            trusted: self.shared.trusted(instant),
+            random: rand::random(),
+        };
+        let mut actions = std::mem::take(&mut self.actions);
+        self.machine.decide(event, now, &mut actions);
+        self.perform(&mut actions);
+        self.actions = actions;
+    }
+
+    fn report(&self, look: Look) {
+        self.around.tell_manager(ToManager::Looked(self.queue.name.clone(), self.shared.partition, look));
+    }
+
+    fn perform(&mut self, actions: &mut Vec<Action>) {
+        for action in actions.drain(..) {
+            match action {
+                Action::Acquire { highest, pause } => self.acquire(highest, pause),
+                Action::Hold(epoch) => self.hold(epoch),
+                Action::Drop => self.drop_tenure(),
+                Action::Send(number, call) => {
+                    if let Some(line) = &self.line {
+                        line.send(number, call);
+                    }
+                }
+                Action::Start(runs) => self.around.runs.push(&self.shared, runs),
+                Action::Withdraw => {
+                    self.shared.open_gate(None);
+                    self.withdraw();
+                }
+                Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
+                Action::Forward => self.forward(),
+                Action::WakeAt(at) => self.wake_at(at),
+                Action::Idle { end, released } => {
+                    if let Some(end) = end {
+                        self.around.counters.tenure_ended(end);
+                    }
+                    self.report(Look::Idle { end, released });
+                }
+                Action::Ended(end) => self.ended(end),
+                Action::Done(jobs) => self.around.counters.done(jobs),
+                Action::HandedBack(jobs) => self.around.counters.handed_back(jobs),
+                Action::Outcome { entry, settled, reason } => self.outcome(&entry, &settled, reason),
+            }
+        }
+    }
+
+    fn outcome(
+        &self,
+        entry: &gristmill_broker::Entry,
+        settled: &Settled,
+        reason: Option<gristmill_job::DeadReason>,
+    ) {
+        self.around.counters.settled(settled);
+        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
+        let (job, place) = (&entry.id, &entry.place);
+        match (settled, reason) {
+            (Settled::Dead, reason) => {
+                let reason = reason.map_or("unknown", gristmill_job::DeadReason::as_str);
+                tracing::warn!(queue, partition, %job, %place, reason, "a job is now a dead letter");
+            }
+            (Settled::Rejected(why), _) => {
+                tracing::warn!(queue, partition, %job, %place, why, "Redis refused to write what a job asked for");
+            }
+            _ => tracing::debug!(queue, partition, %job, %place, ?settled, "settled"),
+        }
+    }
+
+    fn ended(&self, end: End) {
+        self.around.counters.tenure_ended(end);
+        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
+        tracing::warn!(queue, partition, epoch = %self.machine.epoch(), cause = end.as_str(), "a tenure ended; lanes are rebuilt");
+    }
+
+    /// Asks for the lease until there is an answer other than "look again".
+    fn acquire(&mut self, highest: Epoch, pause: Duration) {
+        self.acquires += 1;
+        let request = self.acquires;
+        let (around, queue, partition) = (self.around.clone(), self.queue.clone(), self.shared.partition);
+        let (myself, mut before) = (self.myself.clone(), self.before.clone());
+        tokio::spawn(async move {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            let connection = around.link.connected().await;
+            let outcome = loop {
+                let sent = Instant::now();
+                let acquire = Acquire {
+                    queue: &queue,
+                    partition,
+                    incarnation: &around.incarnation,
+                    ttl: around.lease_ttl,
+                    highest,
+                    before: &before,
+                };
+                match connection.acquire(&acquire).await {
+                    Ok(Acquired::Changed(now)) => before = now,
+                    // A flush took the queue: it is made again, by whoever meets it first.
+                    Ok(Acquired::NoQueue) => match connection.create(&queue).await {
+                        Ok(()) => {}
+                        Err(error) => break Err(CallError::Unexpected(error.to_string())),
+                    },
+                    Ok(acquired) => break Ok((acquired, connection, sent)),
+                    Err(error) => break Err(error),
+                }
+            };
+            let _ = myself.cast(Message::Acquired(request, Box::new(AcquireAnswer { before, outcome })));
+        });
+    }
+
+    fn acquired(&mut self, request: u64, answer: AcquireAnswer) {
+        if request != self.acquires {
+            return;
+        }
+        self.before = answer.before;
+        match answer.outcome {
+            Ok((Acquired::Granted(epoch), connection, sent)) => {
+                let fence = Fence { incarnation: self.around.incarnation.clone(), epoch };
+                self.before.owner = fence.incarnation.as_str().to_owned();
+                self.before.epoch = epoch.to_string();
+                self.granted = Some((fence, connection, sent));
+                self.decide(Event::Acquired(Ok(epoch)));
+            }
+            Ok((Acquired::Held { owner, epoch, left, wanted_by }, ..)) => {
+                self.before.owner = owner.as_str().to_owned();
+                self.before.epoch = epoch.to_string();
+                self.report(Look::Held { owner, left, wanted_by });
+                self.decide(Event::Acquired(Err(())));
+            }
+            Ok((Acquired::Differs { partitions }, ..)) => {
+                tracing::error!(queue = %self.queue.name, partitions, configured = self.queue.partitions,
+                    "the queue was made with another number of partitions; this node cannot serve it");
+                self.decide(Event::Acquired(Err(())));
+            }
+            Ok((Acquired::Changed(_) | Acquired::NoQueue, ..)) => self.decide(Event::Acquired(Err(()))),
+            Err(error) => {
+                tracing::warn!(queue = %self.queue.name, partition = self.shared.partition, %error, "acquire failed");
+                self.decide(Event::Acquired(Err(())));
+            }
+        }
+    }
+
+    /// A tenure begins, or goes on after a hand-over was given up.
+    fn hold(&mut self, epoch: Epoch) {
+        if let Some((fence, connection, sent)) = self.granted.take() {
+            self.shared.answered.store(0, std::sync::atomic::Ordering::SeqCst);
+            self.around.heartbeat.hold(&self.shared, fence.clone(), sent);
+            let window = u64::try_from(self.around.seen_window.as_millis()).unwrap_or(u64::MAX);
+            self.line =
+                Some(Line::start(connection, self.around.link.clone(), fence, self.shared.clone(), window));
+            self.report(Look::Mine);
+        }
+        self.shared.open_gate(Some(epoch));
+    }
+
+    fn drop_tenure(&mut self) {
+        self.shared.open_gate(None);
+        self.around.heartbeat.drop_lease(&self.shared);
+        self.around.doorbell.listen(&self.shared, None);
+        self.line = None;
+        self.withdraw();
+    }
+
+    /// What has not started comes back as such.
+    fn withdraw(&self) {
+        for Run { epoch, lane, entry, turn, .. } in self.around.runs.withdraw(&self.shared) {
+            self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted });
+        }
+    }
+
+    fn wake_at(&mut self, at: Instant) {
+        if self.wake_at.is_some_and(|(armed, _)| armed <= at) {
+            return;
+        }
+        self.wakes += 1;
+        let wake = self.wakes;
+        self.wake_at = Some((at, wake));
+        let after = at.saturating_duration_since(Instant::now());
+        drop(self.myself.send_after(after, move || Message::Wake(wake)));
+    }
+
+    /// Enqueues what lies in the outbox, each by its id, and tells which entries may be removed.
+    fn forward(&self) {
+        let Some(line) = &self.line else { return };
+        let (connection, keys, broker) =
+            (line.connection().clone(), self.shared.keys.clone(), self.around.broker.clone());
+        let (epoch, myself) = (self.machine.epoch(), self.myself.clone());
+        tokio::spawn(async move {
+            let forwarded = line::forward(&connection, &keys, &broker).await;
+            let (ids, more) = match forwarded {
+                Ok(forwarded) => forwarded,
+                Err(error) => {
+                    tracing::warn!(%error, "emitted jobs wait: they cannot be enqueued now");
+                    tokio::time::sleep(FORWARD_AGAIN).await;
+                    (Vec::new(), true)
+                }
+            };
+            let _ = myself.cast(Message::Event(epoch, Event::Forwarded { ids, more }));
+        });
+    }
+}
+
+/// Between two tries to enqueue what lies in the outbox.
+const FORWARD_AGAIN: Duration = Duration::from_secs(1);
+
+/// Whether a numbered answer tells that Redis executed it.
+fn was_answered(result: &Result<Answer, CallError>) -> bool {
+    matches!(result, Ok(answer) if !matches!(answer, Answer::Refused(_)))
+}

@@ -1,0 +1,50 @@
+//! The calls of a tenure that have no answer yet, and their numbers.
+
+use crate::partition::lanes::LaneId;
+use gristmill_broker::{Call, Entry};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// The lanes a settle is for, in the order of its jobs.
+pub(crate) type Lanes = Vec<(LaneId, Arc<Entry>)>;
+
+/// A call without an answer.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) call: Arc<Call>,
+    pub(crate) lanes: Lanes,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    last: u64,
+    under_way: VecDeque<Sent>,
+}
+
+impl Calls {
+    /// Numbers a new call.
+    pub(crate) fn send(&mut self, call: Call, lanes: Lanes) -> (u64, Arc<Call>) {
+        self.last += 1;
+        let call = Arc::new(call);
+        self.under_way.push_back(Sent { number: self.last, call: call.clone(), lanes });
+        (self.last, call)
+    }
+
+    /// The call with this number, answered now. `None` for an answer that nobody waits for any more.
+    pub(crate) fn take(&mut self, number: u64) -> Option<Sent> {
+        let at = self.under_way.iter().position(|sent| sent.number == number)?;
+        self.under_way.remove(at)
+    }
+
+    /// A call that is sent once more under the same number.
+    pub(crate) fn repeat(&mut self, sent: Sent) -> (u64, Arc<Call>) {
+        let again = (sent.number, sent.call.clone());
+        self.under_way.push_front(sent);
+        again
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+}

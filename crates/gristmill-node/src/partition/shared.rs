@@ -1,0 +1,166 @@
+//! What a partition's actor shares with workers, heartbeat and doorbell. It outlives tenures and restarts of the actor.
+
+use crate::partition::Message;
+use crate::partition::tenure::{Ended, Run};
+use crate::worker::run_queue::lock;
+use gristmill_broker::{Epoch, PartitionKeys};
+use gristmill_handler::Cancellation;
+use gristmill_job::{Place, QueueName};
+use ractor::ActorRef;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::task::AbortHandle;
+
+/// A run that went on as a task.
+struct Running {
+    cancellation: Cancellation,
+    abort: Option<AbortHandle>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) queue: QueueName,
+    pub(crate) partition: u16,
+    pub(crate) keys: Arc<PartitionKeys>,
+    /// Runs that wait for a worker. Locked after the run queue's line, never before.
+    pub(crate) queued: Mutex<VecDeque<Run>>,
+    /// The epoch whose runs may start; 0 for none.
+    gate: AtomicU64,
+    trusted_until_us: AtomicU64,
+    /// The highest number of this tenure that was answered.
+    pub(crate) answered: AtomicU64,
+    ended: Mutex<Vec<Ended>>,
+    told: AtomicBool,
+    running: Mutex<HashMap<(Place, Epoch), Running>>,
+    alive: AtomicUsize,
+    actor: Mutex<Option<ActorRef<Message>>>,
+}
+
+/// Microseconds of this process's monotonic clock.
+fn micros(instant: Instant) -> u64 {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    let origin = *ORIGIN.get_or_init(Instant::now);
+    // An instant before the origin is as good as the origin.
+    u64::try_from(instant.saturating_duration_since(origin).as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Shared {
+    pub(crate) fn new(queue: QueueName, partition: u16, keys: PartitionKeys) -> Self {
+        Self {
+            queue,
+            partition,
+            keys: Arc::new(keys),
+            queued: Mutex::default(),
+            gate: AtomicU64::new(0),
+            trusted_until_us: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            ended: Mutex::default(),
+            told: AtomicBool::new(false),
+            running: Mutex::default(),
+            alive: AtomicUsize::new(0),
+            actor: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn register(&self, actor: ActorRef<Message>) {
+        *lock(&self.actor) = Some(actor);
+    }
+
+    /// Sends a message to the partition's actor, whichever it is now.
+    pub(crate) fn cast(&self, message: Message) {
+        if let Some(actor) = &*lock(&self.actor) {
+            // An actor that is gone is started again and rebuilds everything from Redis.
+            let _ = actor.cast(message);
+        }
+    }
+
+    /// Opens the gate for runs of this epoch, or closes it.
+    pub(crate) fn open_gate(&self, epoch: Option<Epoch>) {
+        self.gate.store(epoch.map_or(0, |epoch| epoch.0), Ordering::SeqCst);
+    }
+
+    /// Trusts the lease until then.
+    pub(crate) fn trust_until(&self, until: Instant) {
+        self.trusted_until_us.store(micros(until), Ordering::SeqCst);
+    }
+
+    /// Whether the lease is trusted at `now`.
+    pub(crate) fn trusted(&self, now: Instant) -> bool {
+        micros(now) < self.trusted_until_us.load(Ordering::SeqCst)
+    }
+
+    /// Whether a run of this epoch may start now.
+    pub(crate) fn may_start(&self, epoch: Epoch) -> bool {
+        self.gate.load(Ordering::SeqCst) == epoch.0 && self.trusted(Instant::now())
+    }
+
+    /// Tells the actor how a run ended; it is woken once for many.
+    pub(crate) fn tell(&self, ended: Ended) {
+        lock(&self.ended).push(ended);
+        if !self.told.swap(true, Ordering::SeqCst) {
+            self.cast(Message::Ended);
+        }
+    }
+
+    /// What was told since the last look.
+    pub(crate) fn take_ended(&self) -> Vec<Ended> {
+        self.told.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *lock(&self.ended))
+    }
+
+    /// A run goes on as a task.
+    pub(crate) fn running(&self, place: Place, epoch: Epoch, cancellation: Cancellation) {
+        lock(&self.running).insert((place, epoch), Running { cancellation, abort: None });
+    }
+
+    /// The task of that run, unless it has ended already.
+    pub(crate) fn stoppable(&self, place: Place, epoch: Epoch, abort: AbortHandle) {
+        if let Some(running) = lock(&self.running).get_mut(&(place, epoch)) {
+            running.abort = Some(abort);
+        }
+    }
+
+    /// A run that went on as a task has ended.
+    pub(crate) fn finished(&self, place: Place, epoch: Epoch) {
+        lock(&self.running).remove(&(place, epoch));
+    }
+
+    pub(crate) fn began_one(&self) {
+        self.alive.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn ended_one(&self) {
+        self.alive.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Runs that have begun and not ended, of whatever tenure.
+    pub(crate) fn alive(&self) -> usize {
+        self.alive.load(Ordering::SeqCst)
+    }
+
+    /// Asks every run to finish tidily before `hard_stop_at`.
+    pub(crate) fn soft_cancel(&self, hard_stop_at: Instant) {
+        for running in lock(&self.running).values() {
+            running.cancellation.soft(hard_stop_at);
+        }
+    }
+
+    /// Stops every run at its next await.
+    pub(crate) fn hard_stop(&self) {
+        // Not under the lock: an aborted task may be dropped here and now, and its guard takes the lock.
+        let stops: Vec<(Cancellation, Option<AbortHandle>)> =
+            lock(&self.running).values().map(|r| (r.cancellation.clone(), r.abort.clone())).collect();
+        for (cancellation, abort) in stops {
+            cancellation.hard();
+            if let Some(abort) = abort {
+                abort.abort();
+            }
+        }
+    }
+
+    /// How long the lease is still trusted.
+    pub(crate) fn trust_left(&self, now: Instant) -> Duration {
+        Duration::from_micros(self.trusted_until_us.load(Ordering::SeqCst).saturating_sub(micros(now)))
+    }
+}

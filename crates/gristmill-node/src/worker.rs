@@ -1,0 +1,62 @@
+//! A worker runs handlers. It pulls one run at a time, polls it once where it stands, and lets what does not finish at
+//! once go on as a task of its own; so a cheap handler costs no task, and a blocked one holds up one worker and one job.
+//!
+//! ```text
+//!   asleep ──Wake──▶ pulling ──(no run, or no slot)──▶ asleep
+//! ```
+//!
+//! A panic in a handler costs that job's attempt, never a slot or a worker.
+
+pub(crate) mod execution;
+pub(crate) mod run_queue;
+
+use execution::Executor;
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use run_queue::RunQueue;
+use std::sync::Arc;
+
+/// There may be runs to pull.
+#[derive(Debug)]
+pub(crate) struct Wake;
+
+pub(crate) struct Worker;
+
+pub(crate) struct State {
+    index: usize,
+    queue: Arc<RunQueue>,
+    executor: Arc<Executor>,
+}
+
+/// Runs before the worker lets other tasks of its thread have their turn.
+const RUNS_PER_TURN: usize = 64;
+
+impl Actor for Worker {
+    type Msg = Wake;
+    type State = State;
+    type Arguments = (usize, Arc<RunQueue>, Arc<Executor>);
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Wake>,
+        (index, queue, executor): Self::Arguments,
+    ) -> Result<State, ActorProcessingErr> {
+        queue.register(index, myself);
+        Ok(State { index, queue, executor })
+    }
+
+    async fn handle(&self, _: ActorRef<Wake>, _: Wake, state: &mut State) -> Result<(), ActorProcessingErr> {
+        loop {
+            let mut runs = 0;
+            while let Some((partition, run)) = state.queue.pull() {
+                state.executor.run(partition, run).await;
+                runs += 1;
+                if runs % RUNS_PER_TURN == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            if state.queue.sleep(state.index) {
+                return Ok(());
+            }
+        }
+    }
+}

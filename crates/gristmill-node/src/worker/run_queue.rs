@@ -1,0 +1,151 @@
+//! Runs that wait for a worker, per partition, and the slots that bound how many handlers run at a time.
+
+use crate::partition::shared::Shared;
+use crate::partition::tenure::Run;
+use crate::worker::Wake;
+use ractor::ActorRef;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Runs of one partition that are pulled in a row before the next partition has its turn.
+const BURST: usize = 128;
+
+#[derive(Default)]
+struct Seat {
+    awake: AtomicBool,
+    worker: Mutex<Option<ActorRef<Wake>>>,
+}
+
+#[derive(Default)]
+struct Line {
+    partitions: VecDeque<Arc<Shared>>,
+    burst: usize,
+}
+
+pub(crate) struct RunQueue {
+    line: Mutex<Line>,
+    waiting: AtomicUsize,
+    free_slots: AtomicUsize,
+    seats: Vec<Seat>,
+}
+
+impl RunQueue {
+    pub(crate) fn new(slots: usize, workers: usize) -> Self {
+        Self {
+            line: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            free_slots: AtomicUsize::new(slots),
+            seats: (0..workers.max(1)).map(|_| Seat::default()).collect(),
+        }
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Slots that are free.
+    pub(crate) fn free_slots(&self) -> usize {
+        self.free_slots.load(Ordering::Relaxed)
+    }
+
+    /// The worker of a seat, also after a restart.
+    pub(crate) fn register(&self, index: usize, worker: ActorRef<Wake>) {
+        if let Some(seat) = self.seats.get(index) {
+            *lock(&seat.worker) = Some(worker);
+            seat.awake.store(false, Ordering::SeqCst);
+            self.wake_one();
+        }
+    }
+
+    /// Adds runs of a partition and wakes a worker.
+    pub(crate) fn push(&self, partition: &Arc<Shared>, runs: Vec<Run>) {
+        self.waiting.fetch_add(runs.len(), Ordering::SeqCst);
+        {
+            let mut line = lock(&self.line);
+            let mut queued = lock(&partition.queued);
+            if queued.is_empty() {
+                line.partitions.push_back(partition.clone());
+            }
+            queued.extend(runs);
+        }
+        self.wake_one();
+    }
+
+    /// Takes back what has not started of a partition.
+    pub(crate) fn withdraw(&self, partition: &Shared) -> Vec<Run> {
+        let runs: Vec<Run> = lock(&partition.queued).drain(..).collect();
+        self.waiting.fetch_sub(runs.len(), Ordering::SeqCst);
+        runs
+    }
+
+    /// The next run, with a slot taken for it.
+    pub(crate) fn pull(&self) -> Option<(Arc<Shared>, Run)> {
+        self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| free.checked_sub(1)).ok()?;
+        let found = self.next();
+        match &found {
+            Some(_) if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 => self.wake_one(),
+            Some(_) => {}
+            None => {
+                self.free_slots.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        found
+    }
+
+    fn next(&self) -> Option<(Arc<Shared>, Run)> {
+        let mut line = lock(&self.line);
+        loop {
+            let partition = line.partitions.front()?.clone();
+            let mut queued = lock(&partition.queued);
+            let run = queued.pop_front();
+            let left = !queued.is_empty();
+            drop(queued);
+            line.burst += 1;
+            if !left || line.burst >= BURST {
+                line.burst = 0;
+                line.partitions.pop_front();
+                if left {
+                    line.partitions.push_back(partition.clone());
+                }
+            }
+            if let Some(run) = run {
+                return Some((partition, run));
+            }
+        }
+    }
+
+    /// Gives a slot back.
+    pub(crate) fn free_slot(&self) {
+        self.free_slots.fetch_add(1, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.wake_one();
+        }
+    }
+
+    /// A worker found nothing to pull. True if it may sleep; false if something came meanwhile.
+    pub(crate) fn sleep(&self, index: usize) -> bool {
+        let Some(seat) = self.seats.get(index) else { return true };
+        seat.awake.store(false, Ordering::SeqCst);
+        let work = self.waiting.load(Ordering::SeqCst) > 0 && self.free_slots.load(Ordering::SeqCst) > 0;
+        !(work && !seat.awake.swap(true, Ordering::SeqCst))
+    }
+
+    fn wake_one(&self) {
+        for seat in &self.seats {
+            if seat.awake.load(Ordering::SeqCst) || seat.awake.swap(true, Ordering::SeqCst) {
+                continue;
+            }
+            match &*lock(&seat.worker) {
+                // A worker that is being restarted registers again and finds the runs.
+                Some(worker) if worker.cast(Wake).is_ok() => return,
+                _ => seat.awake.store(false, Ordering::SeqCst),
+            }
+        }
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
