@@ -10,7 +10,7 @@ use ractor::ActorRef;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::task::AbortHandle;
 
 /// A run that went on as a task.
@@ -157,10 +157,5 @@ impl Shared {
                 abort.abort();
             }
         }
-    }
-
-    /// How long the lease is still trusted.
-    pub(crate) fn trust_left(&self, now: Instant) -> Duration {
-        Duration::from_micros(self.trusted_until_us.load(Ordering::SeqCst).saturating_sub(micros(now)))
     }
 }

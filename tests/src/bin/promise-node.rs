@@ -1,0 +1,167 @@
+//! A node whose handlers do what their jobs say, and write what they did to a history.
+
+use clap::Parser;
+use gristmill_broker::RedisConfig;
+use gristmill_handler::{Context, HandlerError, Registry, State};
+use gristmill_job::{ContentType, Effects, NewJob, QueueName, RetryPolicy};
+use gristmill_node::{Node, NodeConfig, QueueConfig};
+use gristmill_testkit::history::{HistoryWriter, Job, Outcome};
+use gristmill_tests::script::{KIND, Script};
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Parser, Clone)]
+struct Arguments {
+    #[arg(long)]
+    redis: String,
+    #[arg(long, default_value = "n")]
+    name: String,
+    #[arg(long, value_delimiter = ',', default_value = "work")]
+    queues: Vec<String>,
+    #[arg(long, default_value_t = 8)]
+    partitions: u16,
+    #[arg(long, default_value_t = 1500)]
+    lease_ms: u64,
+    #[arg(long, default_value_t = 20)]
+    slots: usize,
+    #[arg(long, default_value_t = 25_000)]
+    window_ms: u64,
+    #[arg(long, default_value_t = 5_000)]
+    grace_ms: u64,
+    #[arg(long, default_value_t = 5_000)]
+    handover_ms: u64,
+    #[arg(long, default_value_t = 20)]
+    backoff_ms: u64,
+    #[arg(long, default_value_t = 10)]
+    max_attempts: u32,
+    #[arg(long)]
+    history: PathBuf,
+    #[arg(long)]
+    ca: Option<PathBuf>,
+}
+
+struct Recorder {
+    history: HistoryWriter,
+    incarnation: String,
+}
+
+async fn scripted(
+    script: Script,
+    State(recorder): State<Recorder>,
+    context: Context,
+) -> Result<Effects, HandlerError> {
+    let job = Job::new(context.id().to_string(), context.key().to_string(), context.version());
+    let run = recorder
+        .history
+        .start(&job, &recorder.incarnation, context.attempt())
+        .map_err(HandlerError::permanent)?;
+    if script.block_ms > 0 {
+        std::thread::sleep(Duration::from_millis(script.block_ms));
+    }
+    if script.wait_ms > 0 {
+        let wait = tokio::time::sleep(Duration::from_millis(script.wait_ms));
+        if script.heeds_cancel {
+            tokio::select! {
+                () = wait => {}
+                () = context.cancelled() => {}
+            }
+        } else {
+            wait.await;
+        }
+    }
+    if context.attempt() <= script.panic_until {
+        drop(run);
+        panic!("as the job's script says");
+    }
+    if script.permanent || context.attempt() <= script.fail_until {
+        run.end(Outcome::Failed).map_err(HandlerError::permanent)?;
+        let error = format!("as the job's script says, at attempt {}", context.attempt());
+        return Err(if script.permanent {
+            HandlerError::permanent(error)
+        } else {
+            HandlerError::transient(error)
+        });
+    }
+    let mut effects = Effects::none();
+    if script.effect {
+        effects = Effects::put(context.version().to_string());
+    }
+    if let Some(queue) = &script.emit {
+        let queue = QueueName::new(queue).map_err(HandlerError::permanent)?;
+        let script = serde_json::to_vec(&Script { effect: true, ..Script::default() })
+            .map_err(HandlerError::permanent)?;
+        let job = NewJob::from_bytes(KIND, context.key().as_bytes(), script, ContentType::Json);
+        effects =
+            effects.and_emit(queue, job.map_err(HandlerError::permanent)?.with_version(context.version()));
+    }
+    run.end(Outcome::Done).map_err(HandlerError::permanent)?;
+    Ok(effects)
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter("info,ractor=warn")
+        .with_ansi(false)
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let code = match runtime.block_on(run(Arguments::parse())) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(4),
+        Err(error) => fail(&*error),
+    };
+    runtime.shutdown_background();
+    code
+}
+
+fn fail(error: &dyn Error) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::FAILURE
+}
+
+async fn run(arguments: Arguments) -> Result<usize, Box<dyn Error>> {
+    let mut redis = RedisConfig::new(&arguments.redis);
+    redis.ca_pem = arguments.ca.map(std::fs::read).transpose()?;
+    let retry = RetryPolicy {
+        base: Duration::from_millis(arguments.backoff_ms),
+        floor: Duration::from_millis(1),
+        max_attempts: arguments.max_attempts,
+        ..RetryPolicy::default()
+    };
+    let mut queues = Vec::new();
+    for name in &arguments.queues {
+        let mut queue = QueueConfig::new(QueueName::new(name)?).with_partitions(arguments.partitions);
+        queue.retry = retry.clone();
+        queues.push(queue);
+    }
+    let mut config =
+        NodeConfig::new(&arguments.name, redis, queues).with_lease(Duration::from_millis(arguments.lease_ms));
+    config.slots = arguments.slots;
+    config.drain_window = Duration::from_millis(arguments.window_ms);
+    config.drain_grace = Duration::from_millis(arguments.grace_ms);
+    config.handover_wait = Duration::from_millis(arguments.handover_ms);
+    // Its own start names the node in the history: a restart is another.
+    let incarnation = format!("{}#{}", arguments.name, std::process::id());
+    let recorder =
+        Recorder { history: HistoryWriter::open(&arguments.history)?, incarnation: incarnation.clone() };
+    let registry = Registry::new().state(recorder).kind(KIND, scripted);
+    let (mut terminate, mut again) = (signal(SignalKind::terminate())?, signal(SignalKind::terminate())?);
+    let mut node = Node::start(config, registry).await?;
+    println!("ready {incarnation}");
+    tokio::select! {
+        _ = terminate.recv() => {}
+        error = node.failure() => return Err(error.into()),
+    }
+    // The second listener has seen the first signal too.
+    again.recv().await;
+    let report = node.drain(async { again.recv().await.map_or((), |()| ()) }).await;
+    println!("{report}");
+    println!("counts {:?}", report.counts);
+    Ok(report.abandoned)
+}

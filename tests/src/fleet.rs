@@ -1,0 +1,313 @@
+//! Server, nodes, producer and history in one value. Dropping it stops everything and removes its folder.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's scaffold fails loudly where it stands")]
+
+use crate::script::{KIND, Script};
+use gristmill_broker::inspect::{EntityView, PartitionView};
+use gristmill_broker::{Broker, Connection, Enqueued, QueueDefinition, RedisConfig};
+use gristmill_job::{ContentType, NewJob, QueueName};
+use gristmill_testkit::eventually;
+use gristmill_testkit::history::{Expectations, History, HistoryWriter, Job, Report, check, now_us};
+use gristmill_testkit::process::Process;
+use gristmill_testkit::server::{Server, ServerOptions};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long a state may take to come, on a busy machine.
+pub const SOON: Duration = Duration::from_secs(30);
+/// Partitions of the queues in tests.
+pub const PARTITIONS: u16 = 8;
+/// The queue that tests use unless they say otherwise.
+pub const QUEUE: &str = "work";
+
+/// What a test needs, stopped and removed at its end.
+pub struct Fleet {
+    /// The server; faults are injected through it.
+    pub server: Server,
+    url: String,
+    folder: PathBuf,
+    nodes: usize,
+    killed: Vec<(String, u64)>,
+    paused: Vec<(String, u64, u64)>,
+    settled_otherwise: Vec<String>,
+    producer: HistoryWriter,
+    runtime: tokio::runtime::Runtime,
+    broker: Broker,
+    queue: QueueDefinition,
+}
+
+/// One node process.
+pub struct NodeProcess {
+    /// The process; stopped with the value.
+    pub process: Process,
+    /// Its name in the history: name and process id.
+    pub incarnation: String,
+    paused_at: Option<u64>,
+}
+
+impl Fleet {
+    /// A server as asked for, and a producer.
+    pub fn start(options: ServerOptions) -> Self {
+        let server = Server::start(options).unwrap();
+        let url = server.url();
+        Self::behind(server, url)
+    }
+
+    /// The same, with nodes and producer reaching the server at `url` (a proxy before it).
+    pub fn behind(server: Server, url: String) -> Self {
+        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("gristmill-promise-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let producer = HistoryWriter::open(folder.join("producer.jsonl")).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let mut redis = RedisConfig::new(server.url());
+        redis.ca_pem = server.ca_path().map(|path| std::fs::read(path).unwrap());
+        let broker = runtime.block_on(async { Broker::connect(redis) }).with_patience(SOON);
+        let queue = QueueDefinition::new(QueueName::new(QUEUE).unwrap(), PARTITIONS);
+        runtime.block_on(broker.create(&queue)).unwrap();
+        let (killed, paused, settled_otherwise) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            server,
+            url,
+            folder,
+            nodes: 0,
+            killed,
+            paused,
+            settled_otherwise,
+            producer,
+            runtime,
+            broker,
+            queue,
+        }
+    }
+
+    /// A node with the defaults of tests.
+    pub fn node(&mut self) -> NodeProcess {
+        self.node_with(&[])
+    }
+
+    /// A node with more arguments; ready when this returns.
+    pub fn node_with(&mut self, more: &[&str]) -> NodeProcess {
+        let mut node = self.node_starting(more);
+        let ready = node.process.wait_line(|line| line.text.starts_with("ready "), SOON).unwrap();
+        node.incarnation = ready.text.trim_start_matches("ready ").to_owned();
+        node
+    }
+
+    /// A node that may not become ready soon.
+    pub fn node_starting(&mut self, more: &[&str]) -> NodeProcess {
+        self.nodes += 1;
+        let name = format!("node{}", self.nodes);
+        let history = self.folder.join(format!("{name}.jsonl")).display().to_string();
+        let mut arguments = vec!["--redis", &self.url, "--name", &name, "--history", &history];
+        let ca = self.server.ca_path().map(|path| path.display().to_string());
+        if let Some(ca) = &ca {
+            arguments.extend(["--ca", ca]);
+        }
+        arguments.extend(more);
+        let program = std::env::var("CARGO_BIN_EXE_promise-node").unwrap_or_else(|_| binary());
+        let none: [(&str, &str); 0] = [];
+        let process = Process::spawn(program, arguments, none).unwrap();
+        NodeProcess { process, incarnation: String::new(), paused_at: None }
+    }
+
+    /// SIGKILL, recorded.
+    pub fn kill(&mut self, node: &mut NodeProcess) {
+        self.killed.push((node.incarnation.clone(), now_us()));
+        node.process.kill().unwrap();
+    }
+
+    /// SIGSTOP, recorded when it is resumed.
+    pub fn pause(&mut self, node: &mut NodeProcess) {
+        node.paused_at = Some(now_us());
+        node.process.pause().unwrap();
+    }
+
+    /// SIGCONT.
+    pub fn resume(&mut self, node: &mut NodeProcess) {
+        node.process.resume().unwrap();
+        let from = node.paused_at.take().unwrap_or_default();
+        self.paused.push((node.incarnation.clone(), from, now_us()));
+    }
+
+    /// SIGTERM, and the line that a drained node prints, once it is gone.
+    pub fn drain(&mut self, node: &mut NodeProcess) -> (String, ExitStatus) {
+        node.process.terminate().unwrap();
+        self.drained(node)
+    }
+
+    /// The line that a drained node prints, once it is gone.
+    pub fn drained(&mut self, node: &mut NodeProcess) -> (String, ExitStatus) {
+        let status = node.process.wait(Duration::from_secs(60)).unwrap();
+        let line =
+            node.process.lines().into_iter().map(|line| line.text).find(|text| text.starts_with("drained:"));
+        (line.unwrap_or_else(|| panic!("no drain line; {}", node.process.stderr_tail())), status)
+    }
+
+    /// A job for the test queue, under the producer's id `id`.
+    pub fn job(id: &str, key: &str, version: u64, script: &Script) -> NewJob {
+        let payload = serde_json::to_vec(script).unwrap();
+        let job = NewJob::from_bytes(KIND, key, payload, ContentType::Json).unwrap();
+        job.with_id(id).unwrap().with_version(version)
+    }
+
+    /// Enqueues jobs into the test queue, recorded.
+    pub fn enqueue(&self, jobs: Vec<NewJob>) -> Vec<Enqueued> {
+        self.enqueue_into(QUEUE, jobs)
+    }
+
+    /// Enqueues jobs, recorded.
+    pub fn enqueue_into(&self, queue: &str, jobs: Vec<NewJob>) -> Vec<Enqueued> {
+        for job in &jobs {
+            let id = job.id.as_ref().map(ToString::to_string).unwrap_or_default();
+            self.producer.enqueued(&Job::new(id, job.key.to_string(), job.version)).unwrap();
+        }
+        let queue = QueueName::new(queue).unwrap();
+        self.runtime.block_on(self.broker.enqueue_all(&queue, &jobs)).unwrap()
+    }
+
+    /// Versions 1 to `versions` of each of `keys` keys, interleaved, all with the same script.
+    pub fn versions(keys: usize, versions: u64, script: &Script) -> Vec<NewJob> {
+        let key = |k: usize| format!("key{k}");
+        let each = |version| (0..keys).map(move |k| (k, version));
+        (1..=versions)
+            .flat_map(each)
+            .map(|(k, version)| Self::job(&format!("{}:{version}", key(k)), &key(k), version, script))
+            .collect()
+    }
+
+    /// The queue of the tests.
+    pub fn queue(&self) -> &QueueDefinition {
+        &self.queue
+    }
+
+    /// Runs a future on the fleet's own runtime.
+    pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// A connection for plain reads; waits until there is one.
+    pub fn connection(&self) -> Connection {
+        self.runtime.block_on(self.broker.connection()).unwrap()
+    }
+
+    /// The producer's broker.
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    /// Every partition of the test queue, or nothing while Redis is away.
+    pub fn partitions(&self) -> Vec<PartitionView> {
+        let connection = self.connection();
+        self.runtime.block_on(connection.partitions(&self.queue)).unwrap_or_default()
+    }
+
+    /// How many partitions each owner has, by its incarnation in Redis.
+    pub fn owners(&self) -> BTreeMap<String, usize> {
+        let mut owners = BTreeMap::new();
+        for view in self.partitions() {
+            if !view.owner.is_empty() && view.expires > view.now {
+                *owners.entry(view.owner).or_default() += 1;
+            }
+        }
+        owners
+    }
+
+    /// Waits until `nodes` nodes share all partitions.
+    pub fn wait_shared_by(&self, nodes: usize) -> BTreeMap<String, usize> {
+        eventually(SOON, "all partitions owned, by so many nodes", || {
+            let owners = self.owners();
+            (owners.len() == nodes && owners.values().sum::<usize>() == usize::from(PARTITIONS))
+                .then_some(owners)
+        })
+    }
+
+    /// Waits until nothing is ready, claimed or in an outbox any more.
+    pub fn wait_settled(&self) {
+        self.wait_settled_within(SOON * 2);
+    }
+
+    /// The same, with a deadline of its own.
+    pub fn wait_settled_within(&self, deadline: Duration) {
+        eventually(deadline, "everything settled", || {
+            let views = self.partitions();
+            let empty = |view: &PartitionView| view.ready == 0 && view.claimed == 0 && view.outbox == 0;
+            (!views.is_empty() && views.iter().all(empty)).then_some(())
+        });
+    }
+
+    /// The history so far.
+    pub fn history(&self) -> History {
+        let files = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        History::read(files.collect::<Vec<_>>()).unwrap()
+    }
+
+    /// Jobs that end otherwise than by a successful run (dead letters).
+    pub fn expect_settled_otherwise(&mut self, ids: &[&str]) {
+        self.settled_otherwise.extend(ids.iter().map(|id| (*id).to_owned()));
+    }
+
+    /// What the checker is told about the faults of this test.
+    pub fn expectations(&self) -> Expectations {
+        let mut expected = Expectations::new().settled_otherwise(self.settled_otherwise.clone());
+        for (node, at) in &self.killed {
+            expected = expected.killed(node.clone(), *at);
+        }
+        for (node, from, to) in &self.paused {
+            expected = expected.paused(node.clone(), *from, *to);
+        }
+        expected
+    }
+
+    /// No job lost, none out of order, nothing overlapping.
+    pub fn assert_promises(&self) -> Report {
+        let report = check(&self.history(), &self.expectations());
+        report.assert_clean();
+        report
+    }
+
+    /// The same, and each entity changed exactly once per job of its key.
+    pub fn assert_effects(&self, jobs: &[NewJob]) -> Report {
+        let mut keys: Vec<Vec<u8>> = jobs.iter().map(|job| job.key.as_bytes().to_vec()).collect();
+        keys.sort();
+        keys.dedup();
+        let applied = self.entities(&keys).into_iter().zip(&keys).map(|(entity, key)| {
+            (String::from_utf8(key.clone()).unwrap(), entity.map_or(0, |entity| entity.changes))
+        });
+        let report = check(&self.history(), &self.expectations().applied(applied));
+        report.assert_clean();
+        report
+    }
+
+    /// Entities by key.
+    pub fn entities(&self, keys: &[Vec<u8>]) -> Vec<Option<EntityView>> {
+        let connection = self.connection();
+        self.runtime.block_on(connection.entities(&self.queue, keys)).unwrap()
+    }
+
+    /// Waits until so many runs have been started in all.
+    pub fn wait_started(&self, runs: usize) {
+        eventually(SOON, "so many runs started", || (self.history().runs.len() >= runs).then_some(()));
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Where cargo put the node's binary, beside this test binary.
+fn binary() -> String {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    if path.ends_with("deps") {
+        path.pop();
+    }
+    path.join("promise-node").display().to_string()
+}

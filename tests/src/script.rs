@@ -1,0 +1,28 @@
+//! What a job tells its handler to do.
+
+use serde::{Deserialize, Serialize};
+
+/// The kind all scripted jobs have.
+pub const KIND: &str = "scripted";
+
+/// The payload of a scripted job, as JSON. By default it does nothing and succeeds.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct Script {
+    /// Waits so long, in ms, at an await.
+    pub wait_ms: u64,
+    /// Blocks its thread so long, in ms.
+    pub block_ms: u64,
+    /// Fails this attempt and those before it, transiently.
+    pub fail_until: u32,
+    /// Fails for good.
+    pub permanent: bool,
+    /// Panics this attempt and those before it.
+    pub panic_until: u32,
+    /// Ends early when cancelled softly.
+    pub heeds_cancel: bool,
+    /// Writes its version as the state of its entity.
+    pub effect: bool,
+    /// Emits a job of the same kind and key into this queue.
+    pub emit: Option<String>,
+}
