@@ -1,0 +1,170 @@
+//! What a tenure is told and what it asks for.
+
+use crate::partition::lanes::LaneId;
+use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settled};
+use gristmill_handler::{Answer as RunAnswer, Facts};
+use gristmill_job::{DeadReason, Place, RetryPolicy, UnixMillis};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What bounds a partition.
+#[derive(Debug, Clone)]
+pub(crate) struct Bounds {
+    /// Jobs in the lanes beyond which nothing is claimed.
+    pub(crate) window_jobs: usize,
+    /// Bytes in the lanes beyond which nothing is claimed.
+    pub(crate) window_bytes: usize,
+    /// Jobs per claim.
+    pub(crate) claim_jobs: usize,
+    /// Longest a hand-over waits for runs before the owner goes on.
+    pub(crate) handover_wait: Duration,
+    /// How failed jobs are tried again.
+    pub(crate) retry: RetryPolicy,
+}
+
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// The lease manager wants this partition served here.
+    Serve,
+    /// The lease manager, or another node's wish, wants it given up.
+    Yield(Why),
+    /// Acquire was answered.
+    Acquired(Result<Epoch, ()>),
+    /// A numbered call was answered, or not.
+    Answered(u64, Result<Answer, CallError>),
+    /// Runs ended.
+    Ended(Vec<Ended>),
+    /// The doorbell rang for an entry at this place.
+    Rung(Place),
+    /// The lease was renewed; someone may want it. Also the beat of a slow look for work.
+    Renewed { wanted: bool },
+    /// The tenure cannot go on.
+    Lost(End),
+    /// The outbox was read and its jobs are in their queues; `more` if there may be others.
+    Forwarded { ids: Vec<Place>, more: bool },
+    /// Some time has passed.
+    Tick,
+}
+
+#[derive(Debug)]
+pub(crate) enum Action {
+    /// Ask for the lease, above this epoch, after a pause.
+    Acquire { highest: Epoch, pause: Duration },
+    /// The lease is mine: heartbeat it, open the gate for runs of this epoch.
+    Hold(Epoch),
+    /// The tenure is over: stop the heartbeat, withdraw what has not started.
+    Drop,
+    /// Send a numbered call; the same number again is a repeat.
+    Send(u64, Arc<Call>),
+    /// Run these.
+    Start(Vec<Run>),
+    /// Withdraw runs that have not started; they come back as `NotStarted`.
+    Withdraw,
+    /// Ring for entries behind this place; `None`: do not ring.
+    Listen(Option<Place>),
+    /// Read the outbox and forward it.
+    Forward,
+    /// Call `Tick` then.
+    WakeAt(Instant),
+    /// The partition is not served any more, and free if `released`.
+    Idle { end: Option<End>, released: bool },
+    /// A tenure ended and the next begins.
+    Ended(End),
+    /// So many jobs were done.
+    Done(usize),
+    /// So many jobs are laid down for the next owner.
+    HandedBack(usize),
+    /// A job ended otherwise, or was put back; `reason` where it is dead.
+    Outcome { entry: Arc<Entry>, settled: Settled, reason: Option<DeadReason> },
+}
+
+/// Why a partition is given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Why {
+    Handover,
+    Drain,
+}
+
+/// Why a tenure ended. A run without faults shows none but `Handover` and `Drain`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum End {
+    /// The lease was handed to another.
+    Handover,
+    /// The node leaves.
+    Drain,
+    /// A script answered that the lease is not ours.
+    Fenced,
+    /// Redis stands on another history than we were told.
+    Gap,
+    /// The connection was replaced.
+    Connection,
+    /// The answer of a claim or a recover stayed away, or a repeatable call's for too long.
+    Unknown,
+    /// Trust ran out and the renewal failed.
+    Trust,
+    /// A settle was told at its first sending that its job is gone, or at another turn.
+    Disagreement,
+    /// Redis answered with an error.
+    Error,
+}
+
+impl End {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Handover => "handover",
+            Self::Drain => "drain",
+            Self::Fenced => "fenced",
+            Self::Gap => "gap",
+            Self::Connection => "connection",
+            Self::Unknown => "unknown",
+            Self::Trust => "trust",
+            Self::Disagreement => "disagreement",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// A job to run.
+#[derive(Debug, Clone)]
+pub(crate) struct Run {
+    pub(crate) epoch: Epoch,
+    pub(crate) lane: LaneId,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) turn: u32,
+    /// 1 for the first run.
+    pub(crate) attempt: u32,
+}
+
+/// A run that ended, as the workers tell it.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) epoch: Epoch,
+    pub(crate) lane: LaneId,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) turn: u32,
+    pub(crate) ran: Ran,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum Ran {
+    /// With an answer of the handler.
+    Answered(RunAnswer, Facts),
+    /// Nobody here can run it.
+    Refused(DeadReason, String, Facts),
+    /// It was never started: withdrawn, or the lease was not trusted any more.
+    NotStarted,
+    /// It was stopped before it answered.
+    Stopped,
+}
+
+/// What the shell knows and the machine may not look up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    pub(crate) wall: UnixMillis,
+    /// Whether the lease is trusted at this moment.
+    pub(crate) trusted: bool,
+    /// Uniform in `[0, 1)`, fresh for every event.
+    pub(crate) random: f64,
+}

@@ -1,0 +1,138 @@
+//! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
+
+use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Tenure};
+use crate::partition::calls::Calls;
+use crate::partition::lanes::{Head, Lanes};
+use gristmill_broker::{Entry, Epoch};
+use gristmill_job::{Key, Place};
+use std::time::Duration;
+
+/// Between tenures that end before anything was settled or renewed, so that an error of Redis makes no hot loop.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+
+impl Tenure {
+    pub(super) fn acquire(&mut self, actions: &mut Vec<Action>) {
+        self.phase = Phase::Acquiring;
+        let pause = match self.short_tenures {
+            0 | 1 => Duration::ZERO,
+            n => (FIRST_PAUSE * (1 << n.min(10))).min(LONGEST_PAUSE),
+        };
+        actions.push(Action::Acquire { highest: self.epoch, pause });
+    }
+
+    pub(super) fn acquired(&mut self, answer: Result<Epoch, ()>, actions: &mut Vec<Action>) {
+        if self.phase != Phase::Acquiring {
+            return;
+        }
+        match answer {
+            Ok(epoch) => {
+                self.epoch = epoch;
+                self.calls = Calls::default();
+                self.phase = Phase::Recovering { cursor: Place::ZERO };
+                actions.push(Action::Hold(epoch));
+            }
+            Err(()) => {
+                self.phase = Phase::Idle;
+                self.yield_after = None;
+                actions.push(Action::Idle { end: None, released: false });
+            }
+        }
+    }
+
+    /// Ends the tenure and begins the next: drop the lanes, acquire again.
+    pub(super) fn end(&mut self, end: End, actions: &mut Vec<Action>) {
+        self.short_tenures = self.short_tenures.saturating_add(1);
+        let leaving = match self.phase {
+            Phase::Yielding { why, .. } | Phase::Releasing { why } => Some(why),
+            _ => self.yield_after,
+        };
+        for job in self.lanes.running() {
+            let leftover =
+                Leftover { place: job.entry.place, turn: job.turn, result: None, entry: job.entry.clone() };
+            self.leftovers.insert(job.entry.key.clone(), leftover);
+        }
+        self.lanes = Lanes::default();
+        self.recovered.clear();
+        self.to_settle.clear();
+        self.calls = Calls::default();
+        (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
+        self.outbox = Outbox::Empty;
+        self.long_runs.clear();
+        self.listen(false, actions);
+        actions.push(Action::Drop);
+        actions.push(Action::Ended(end));
+        self.yield_after = leaving;
+        self.acquire(actions);
+    }
+
+    pub(super) fn recovered_slice(
+        &mut self,
+        entries: Vec<Entry>,
+        next: Place,
+        now: Now,
+        actions: &mut Vec<Action>,
+    ) {
+        self.recovered.extend(entries);
+        if next != Place::ZERO {
+            self.phase = Phase::Recovering { cursor: next };
+            return;
+        }
+        let mut entries = std::mem::take(&mut self.recovered);
+        entries.sort_by_key(|entry| entry.place);
+        entries.dedup_by_key(|entry| entry.place);
+        self.push(entries, now);
+        self.phase = Phase::Serving;
+        self.news = true;
+        self.outbox = Outbox::News;
+        self.adopt(now);
+        if let Some(why) = self.yield_after.take() {
+            self.give_up(why, now, actions);
+        }
+    }
+
+    pub(super) fn push(&mut self, entries: Vec<Entry>, now: Now) {
+        for entry in entries {
+            let leftovers = &self.leftovers;
+            self.lanes.push(entry, now.instant, |key| leftovers.contains_key(key));
+        }
+    }
+
+    /// Takes over runs and results of earlier tenures whose jobs stand exactly where they stood.
+    pub(super) fn adopt(&mut self, now: Now) {
+        let mut adopted = Vec::new();
+        for (key, leftover) in &self.leftovers {
+            let Some(lane) = self.lanes.find(key) else { continue };
+            let stands = self.lanes.head_of(lane);
+            if stands.is_some_and(|job| job.entry.place == leftover.place && job.turn == leftover.turn) {
+                self.lanes.adopt(lane);
+                adopted.push((key.clone(), lane));
+            }
+        }
+        for (key, lane) in adopted {
+            let finished = self.leftovers.get_mut(&key).and_then(|leftover| leftover.result.take());
+            if let Some(ran) = finished
+                && let Some(leftover) = self.leftovers.remove(&key)
+            {
+                let run = Ended { epoch: self.epoch, lane, entry: leftover.entry, turn: leftover.turn, ran };
+                self.ended(run, now);
+            }
+        }
+        // A result that fits no head is dropped, and its key is free.
+        let free: Vec<Key> =
+            self.leftovers.iter().filter(|(_, l)| l.result.is_some()).map(|(key, _)| key.clone()).collect();
+        for key in free {
+            self.leftovers.remove(&key);
+            self.unblock(&key);
+        }
+    }
+
+    pub(super) fn unblock(&mut self, key: &Key) {
+        if let Some(lane) = self.lanes.find(key)
+            && let Some(head) = self.lanes.head_of(lane)
+            && self.lanes.head(lane, head.entry.place).is_some_and(|(_, state)| state == Head::Blocked)
+        {
+            self.lanes.not_run(lane);
+        }
+    }
+}

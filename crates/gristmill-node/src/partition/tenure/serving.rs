@@ -1,0 +1,167 @@
+//! What a tenure does while all is well: start, claim, listen, forward; and how it leaves.
+
+use super::{Action, End, Now, Outbox, Phase, Run, Tenure, Why};
+use crate::partition::calls::Calls;
+use crate::partition::lanes::Lanes;
+use gristmill_broker::call::MAX_JOBS_PER_CALL;
+use gristmill_broker::{Call, Entry};
+use gristmill_job::Place;
+use std::time::Instant;
+
+impl Tenure {
+    /// Begins to leave: nothing starts, nothing is claimed, what has not started is withdrawn.
+    pub(super) fn give_up(&mut self, why: Why, now: Now, actions: &mut Vec<Action>) {
+        match self.phase {
+            Phase::Idle => {}
+            Phase::Acquiring | Phase::Recovering { .. } => self.yield_after = Some(why),
+            Phase::Serving => {
+                self.phase = Phase::Yielding { why, since: now.instant };
+                actions.push(Action::Withdraw);
+                self.listen(false, actions);
+                if why == Why::Handover {
+                    actions.push(Action::WakeAt(now.instant + self.bounds.handover_wait));
+                }
+            }
+            Phase::Yielding { since, .. } if why == Why::Drain => self.phase = Phase::Yielding { why, since },
+            Phase::Yielding { .. } | Phase::Releasing { .. } => {}
+        }
+    }
+
+    pub(super) fn claimed(&mut self, call: &Call, entries: Vec<Entry>, now: Now) {
+        self.claiming = false;
+        if let Call::Claim { count } = call {
+            self.news |= entries.len() >= *count;
+        }
+        self.push(entries, now);
+        self.rung = self.rung.filter(|place| *place > self.lanes.highest());
+    }
+
+    pub(super) fn serve(&mut self, now: Now, actions: &mut Vec<Action>) {
+        self.lanes.wake_due(now.instant);
+        if self.lanes.has_ready() && now.trusted {
+            let mut runs = Vec::new();
+            while let Some((lane, job)) = self.lanes.start_next() {
+                runs.push(Run {
+                    epoch: self.epoch,
+                    lane,
+                    turn: job.turn,
+                    attempt: job.attempts + 1,
+                    entry: job.entry,
+                });
+            }
+            if !runs.is_empty() {
+                actions.push(Action::Start(runs));
+            }
+        }
+        if let Some(due) = self.lanes.next_due() {
+            actions.push(Action::WakeAt(due));
+        }
+        if self.outbox == Outbox::News {
+            self.outbox = Outbox::UnderWay { more: false };
+            actions.push(Action::Forward);
+        }
+        let count = self.room();
+        if (self.news || self.rung.is_some()) && !self.claiming && count > 0 {
+            self.claiming = true;
+            (self.news, self.rung) = (false, None);
+            self.send(Call::Claim { count }, Vec::new(), actions);
+        }
+        self.listen(count > 0, actions);
+    }
+
+    /// How many jobs may be claimed: none while the window is fuller than one claim leaves it worth while.
+    pub(super) fn room(&self) -> usize {
+        let jobs = self.bounds.window_jobs.saturating_sub(self.lanes.jobs());
+        let held = self.lanes.jobs().max(1);
+        let each = (self.lanes.bytes() / held).max(512);
+        let bytes = self.bounds.window_bytes.saturating_sub(self.lanes.bytes()) / each;
+        let room = jobs.min(bytes).min(self.bounds.claim_jobs);
+        // An empty lane set may always take one job, however large.
+        let least = if self.lanes.jobs() == 0 {
+            1
+        } else {
+            (self.bounds.claim_jobs / 2).min(self.bounds.window_jobs / 2).max(1)
+        };
+        if room >= least { room } else { usize::from(self.lanes.jobs() == 0) }
+    }
+
+    pub(super) fn listen(&mut self, on: bool, actions: &mut Vec<Action>) {
+        if on != self.listening {
+            self.listening = on;
+            actions.push(Action::Listen(on.then(|| self.lanes.highest())));
+        }
+    }
+
+    pub(super) fn leave(&mut self, why: Why, since: Instant, now: Now, actions: &mut Vec<Action>) {
+        let quiet = self.to_settle.is_empty() && self.calls.is_empty();
+        let runs = self.lanes.active() > 0 || !self.leftovers.is_empty();
+        if !runs && quiet {
+            self.release(why, actions);
+        } else if why == Why::Handover && now.instant >= since + self.bounds.handover_wait && runs {
+            // A run that takes long stops the hand-over, not the partition.
+            self.phase = Phase::Serving;
+            self.long_runs = self.lanes.running().map(|job| job.entry.place).collect();
+            self.long_runs.extend(self.leftovers.values().map(|leftover| leftover.place));
+            self.news = true;
+            actions.push(Action::Hold(self.epoch));
+            self.serve(now, actions);
+        }
+    }
+
+    /// Hands back what is claimed and gives the partition up.
+    pub(super) fn release(&mut self, why: Why, actions: &mut Vec<Action>) {
+        let places = self.lanes.places();
+        for chunk in places.chunks(MAX_JOBS_PER_CALL) {
+            self.send(Call::HandBack(chunk.to_vec()), Vec::new(), actions);
+        }
+        if !places.is_empty() {
+            actions.push(Action::HandedBack(places.len()));
+        }
+        self.phase = Phase::Releasing { why };
+        self.send(Call::Release, Vec::new(), actions);
+    }
+
+    /// The last act before exit: lays everything down and releases, also what still runs (it cannot be stopped).
+    pub(crate) fn abandon(&mut self, actions: &mut Vec<Action>) -> usize {
+        let running = self.lanes.running().count() + self.leftovers.len();
+        if matches!(self.phase, Phase::Serving | Phase::Yielding { .. }) {
+            self.release(Why::Drain, actions);
+        }
+        running
+    }
+
+    pub(super) fn done(&mut self, call: &Call, actions: &mut Vec<Action>) {
+        match (call, self.phase) {
+            (Call::Release, Phase::Releasing { why }) => {
+                self.phase = Phase::Idle;
+                let end = if why == Why::Drain { End::Drain } else { End::Handover };
+                self.lanes = Lanes::default();
+                self.calls = Calls::default();
+                self.yield_after = None;
+                actions.push(Action::Drop);
+                actions.push(Action::Idle { end: Some(end), released: true });
+            }
+            (Call::Forward(_), _) => {
+                self.outbox = match self.outbox {
+                    Outbox::UnderWay { more: true } => Outbox::News,
+                    _ => Outbox::Empty,
+                };
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn forwarded(&mut self, ids: Vec<Place>, more: bool, actions: &mut Vec<Action>) {
+        if !matches!(self.phase, Phase::Serving | Phase::Yielding { .. }) {
+            return;
+        }
+        if ids.is_empty() {
+            self.outbox = if more { Outbox::News } else { Outbox::Empty };
+            return;
+        }
+        if let Outbox::UnderWay { more: before } = self.outbox {
+            self.outbox = Outbox::UnderWay { more: before || more };
+        }
+        self.send(Call::Forward(ids), Vec::new(), actions);
+    }
+}
