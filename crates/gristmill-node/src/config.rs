@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn impossible_relations_are_refused_by_name() {
-        let broken: [(&str, fn(&mut NodeConfig)); 7] = [
+        type Breaks = fn(&mut NodeConfig);
+        let broken: [(&str, Breaks); 7] = [
             ("queues", |c| c.queues.clear()),
             ("queues", |c| c.queues.push(c.queues[0].clone())),
             ("queues.partitions", |c| c.queues[0].partitions = 0),

@@ -129,7 +129,7 @@ impl RunQueue {
         let Some(seat) = self.seats.get(index) else { return true };
         seat.awake.store(false, Ordering::SeqCst);
         let work = self.waiting.load(Ordering::SeqCst) > 0 && self.free_slots.load(Ordering::SeqCst) > 0;
-        !(work && !seat.awake.swap(true, Ordering::SeqCst))
+        !work || seat.awake.swap(true, Ordering::SeqCst)
     }
 
     fn wake_one(&self) {
