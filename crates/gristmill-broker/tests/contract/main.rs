@@ -1,0 +1,19 @@
+//! What the broker promises, asked of real servers: every test runs on every flavor that is installed, and says loudly
+//! which one is not.
+//!
+//! * `fixture`: a private server with one queue, and short words for what tests do with it.
+//! * `replies`: every script's every reply.
+//! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
+//! * `late`: requests that arrive late, answers that get lost, failovers.
+//! * `memory`: a server whose memory is full.
+//! * `damage`: entries of foreign producers, and what a person deleted by hand.
+//! * `connection`: what ends a connection, and what it says.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
+
+mod connection;
+mod damage;
+mod fixture;
+mod late;
+mod memory;
+mod replies;
+mod traces;
