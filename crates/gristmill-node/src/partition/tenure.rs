@@ -245,3 +245,6 @@ impl Tenure {
         }
     }
 }
+
+#[cfg(test)]
+mod simulation;

@@ -1,0 +1,549 @@
+//! Two nodes, one partition, the broker's model as the store, and faults at every step: answers that are lost, requests
+//! that execute late, connections that are replaced, nodes that stop, die, drain, leases that expire, and failovers to
+//! an older state. After the faults stop, every job must be settled, every effect applied once and in order.
+//!
+//! The state machine is the real one; only the shell around it is played here. A seed repeats a run step for step.
+
+use super::*;
+use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
+use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::model::Model;
+use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
+use gristmill_handler::{Answer as RunAnswer, Facts};
+use gristmill_job::{
+    ContentType, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis,
+};
+use gristmill_testkit::seed::{SplitMix64, seed};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+const TTL: Duration = Duration::from_millis(1000);
+const TRUST: u64 = 700;
+const KEYS: usize = 3;
+const VERSIONS: u64 = 4;
+
+/// A call on its way to the store.
+struct Request {
+    fence: Fence,
+    number: u64,
+    call: Arc<Call>,
+}
+
+struct SimNode {
+    incarnation: Incarnation,
+    tenure: Tenure,
+    fence: Option<Fence>,
+    trusted_until: u64,
+    answered: u64,
+    before: Before,
+    acquire: Option<Epoch>,
+    requests: VecDeque<Request>,
+    answers: VecDeque<(Epoch, u64, Result<Answer, CallError>)>,
+    queued: Vec<Run>,
+    running: Vec<Run>,
+    gate: Option<Epoch>,
+    wake_at: Option<u64>,
+    stopped: bool,
+}
+
+/// Which faults a run may have.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    lost: bool,
+    reconnect: bool,
+    expiry: bool,
+    crash: bool,
+    handover: bool,
+    failover: bool,
+    retry: bool,
+}
+
+struct World {
+    rng: SplitMix64,
+    faults: Faults,
+    model: Model,
+    snapshot: Model,
+    now: u64,
+    start: Instant,
+    queue: QueueDefinition,
+    keys: Arc<PartitionKeys>,
+    nodes: Vec<SimNode>,
+    /// Requests of connections that are gone; they may still execute.
+    late: Vec<Request>,
+    starts: u64,
+    failed_over: bool,
+    log: Vec<String>,
+}
+
+impl World {
+    fn new(seed: u64, faults: Faults) -> Self {
+        let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
+        let mut model = Model::new();
+        model.set_now(UnixMillis(1_000_000));
+        model.create(&queue).unwrap();
+        let keys = Arc::new(queue.partition(0));
+        for version in 1..=VERSIONS {
+            for key in 0..KEYS {
+                let job = NewJob::from_bytes("k", format!("key{key}"), vec![1], ContentType::Json).unwrap();
+                let job = job.with_version(version);
+                // Some with ids of their own.
+                let job = if key == 0 { job.with_id(&format!("{key}:{version}")).unwrap() } else { job };
+                let job = job.encode(UnixMillis(0), JobLimits::default()).unwrap();
+                model.enqueue(&keys, 1, &format!("c{key}-{version}"), &[job]);
+            }
+        }
+        let mut world = Self {
+            rng: SplitMix64::new(seed),
+            faults,
+            snapshot: model.clone(),
+            model,
+            now: 1_000_000,
+            start: Instant::now(),
+            queue,
+            keys,
+            nodes: Vec::new(),
+            late: Vec::new(),
+            starts: 0,
+            failed_over: false,
+            log: Vec::new(),
+        };
+        for n in 0..2 {
+            let node = world.fresh_node(n);
+            world.nodes.push(node);
+        }
+        world
+    }
+
+    fn fresh_node(&mut self, n: u64) -> SimNode {
+        let incarnation = Incarnation::of(&format!("n{n}"), self.rng.next_u64());
+        let bounds = Bounds {
+            window_jobs: 6,
+            window_bytes: 1 << 20,
+            claim_jobs: 3,
+            handover_wait: Duration::from_millis(400),
+            retry: RetryPolicy {
+                base: Duration::from_millis(50),
+                floor: Duration::ZERO,
+                cap: Duration::from_millis(200),
+                max_attempts: 1000,
+            },
+        };
+        SimNode {
+            tenure: Tenure::new(bounds, incarnation.as_str().into(), 0),
+            incarnation,
+            fence: None,
+            trusted_until: 0,
+            answered: 0,
+            before: Before::default(),
+            acquire: None,
+            requests: VecDeque::new(),
+            answers: VecDeque::new(),
+            queued: Vec::new(),
+            running: Vec::new(),
+            gate: None,
+            wake_at: None,
+            stopped: false,
+        }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.start + Duration::from_millis(ms - 1_000_000)
+    }
+
+    fn tell(&mut self, n: usize, event: Event) {
+        self.log.push(format!("{} n{n} <- {event:?}", self.now));
+        let now = Now {
+            instant: self.at(self.now),
+            wall: UnixMillis(self.now),
+            trusted: self.now < self.nodes[n].trusted_until,
+            random: self.rng.below(1000) as f64 / 1000.0,
+        };
+        let mut actions = Vec::new();
+        self.nodes[n].tenure.decide(event, now, &mut actions);
+        let mut back = Vec::new();
+        let (start, base) = (self.start, 1_000_000);
+        let node = &mut self.nodes[n];
+        for action in actions {
+            match action {
+                Action::Acquire { highest, .. } => node.acquire = Some(highest),
+                Action::Hold(epoch) => {
+                    node.gate = Some(epoch);
+                }
+                Action::Drop => {
+                    node.gate = None;
+                    node.fence = None;
+                    node.trusted_until = 0;
+                    // The line is gone: what it had sent executes late or never.
+                    self.late.extend(node.requests.drain(..));
+                    node.answers.clear();
+                    back.append(&mut node.queued);
+                }
+                Action::Withdraw => {
+                    node.gate = None;
+                    back.append(&mut node.queued);
+                }
+                Action::Send(number, call) => {
+                    if let Some(fence) = node.fence.clone() {
+                        node.requests.push_back(Request { fence, number, call });
+                    }
+                }
+                Action::Start(runs) => node.queued.extend(runs),
+                Action::WakeAt(at) => {
+                    let at = base + u64::try_from((at - start).as_millis()).unwrap();
+                    node.wake_at = Some(node.wake_at.map_or(at, |before| before.min(at)));
+                }
+                Action::Listen(_)
+                | Action::Forward
+                | Action::Idle { .. }
+                | Action::Ended(_)
+                | Action::Done(_)
+                | Action::HandedBack(_)
+                | Action::Outcome { .. } => {}
+            }
+        }
+        if !back.is_empty() {
+            let ended = back.into_iter().map(|run| ended(run, Ran::NotStarted)).collect();
+            self.tell(n, Event::Ended(ended));
+        }
+    }
+
+    fn acquire(&mut self, n: usize) {
+        let Some(highest) = self.nodes[n].acquire.take() else { return };
+        let lost = self.faults.lost && self.rng.one_in(8);
+        let mut before = self.nodes[n].before.clone();
+        let granted = loop {
+            let incarnation = self.nodes[n].incarnation.clone();
+            let acquire = Acquire {
+                queue: &self.queue,
+                partition: 0,
+                incarnation: &incarnation,
+                ttl: TTL,
+                highest,
+                before: &before,
+            };
+            match self.model.acquire(&acquire) {
+                Acquired::Changed(now) => before = now,
+                Acquired::Granted(epoch) => break Some(epoch),
+                Acquired::Held { owner, epoch, .. } => {
+                    before.owner = owner.as_str().into();
+                    before.epoch = epoch.to_string();
+                    break None;
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        self.nodes[n].before = before;
+        match granted {
+            Some(epoch) if !lost => {
+                let node = &mut self.nodes[n];
+                let fence = Fence { incarnation: node.incarnation.clone(), epoch };
+                node.before.owner = fence.incarnation.as_str().into();
+                node.before.epoch = epoch.to_string();
+                node.fence = Some(fence);
+                node.answered = 0;
+                node.trusted_until = self.now + TRUST;
+                self.tell(n, Event::Acquired(Ok(epoch)));
+            }
+            _ => self.tell(n, Event::Acquired(Err(()))),
+        }
+    }
+
+    /// The store executes one request; `None`: nobody hears the answer.
+    fn execute(&mut self, request: &Request) -> Answer {
+        let guard = gristmill_broker::call::Guard {
+            keys: &self.keys,
+            fence: &request.fence,
+            number: request.number,
+            seen_window_ms: 1_000_000,
+        };
+        self.log.push(format!(
+            "{} exec {} #{} {:?}",
+            self.now,
+            request.fence.consumer(),
+            request.number,
+            request.call
+        ));
+        self.model.call(&request.call, guard)
+    }
+
+    fn step_request(&mut self, n: usize) {
+        let Some(request) = self.nodes[n].requests.pop_front() else { return };
+        let answer = self.execute(&request);
+        let lost = self.faults.lost && self.rng.one_in(10);
+        let result = if lost { Err(CallError::Unknown) } else { Ok(answer) };
+        self.nodes[n].answers.push_back((request.fence.epoch, request.number, result));
+    }
+
+    fn step_answer(&mut self, n: usize) {
+        let Some((epoch, number, result)) = self.nodes[n].answers.pop_front() else { return };
+        if self.nodes[n].tenure.epoch() != epoch {
+            return;
+        }
+        if result.as_ref().is_ok_and(|answer| !matches!(answer, Answer::Refused(_))) {
+            self.nodes[n].answered = self.nodes[n].answered.max(number);
+        }
+        self.tell(n, Event::Answered(number, result));
+    }
+
+    fn step_start(&mut self, n: usize) {
+        if self.nodes[n].queued.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].queued.len() as u64)).unwrap();
+        let run = self.nodes[n].queued.remove(at);
+        let trusted = self.now < self.nodes[n].trusted_until;
+        if self.nodes[n].gate != Some(run.epoch) || !trusted {
+            self.tell(n, Event::Ended(vec![ended(run, Ran::NotStarted)]));
+            return;
+        }
+        let beside = self.nodes[n].running.iter().find(|other| other.entry.key == run.entry.key);
+        assert!(beside.is_none(), "two runs of {} in one process: {beside:?} and {run:?}", run.entry.key);
+        if !self.failed_over {
+            let view = &self.model.partitions(&self.queue)[0];
+            let owner = (view.owner.as_str(), view.epoch);
+            assert_eq!(owner, (self.nodes[n].incarnation.as_str(), run.epoch.0), "a start without the lease");
+        }
+        self.starts += 1;
+        self.nodes[n].running.push(run);
+    }
+
+    fn step_end(&mut self, n: usize) {
+        if self.nodes[n].running.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].running.len() as u64)).unwrap();
+        let run = self.nodes[n].running.remove(at);
+        let envelope = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap();
+        let facts =
+            Facts { version: envelope.version, own_id: envelope.own_id, max_attempts: None, kind: None };
+        let ran = if self.faults.retry && self.rng.one_in(4) {
+            Ran::Answered(
+                RunAnswer::Failed(Failure { class: ErrorClass::Transient, chain: vec!["x".into()] }),
+                facts,
+            )
+        } else if self.faults.retry && self.rng.one_in(10) {
+            Ran::Stopped
+        } else {
+            Ran::Answered(RunAnswer::Done(Effects::put(envelope.version.to_string())), facts)
+        };
+        self.tell(n, Event::Ended(vec![ended(run, ran)]));
+    }
+
+    fn step_renew(&mut self, n: usize) {
+        let Some(fence) = self.nodes[n].fence.clone() else { return };
+        let lease = Renew { keys: self.keys.clone(), fence: fence.clone(), answered: self.nodes[n].answered };
+        let answer = self.model.renew(&[lease], TTL).remove(0);
+        if self.faults.lost && self.rng.one_in(6) {
+            return;
+        }
+        let wanted = self.faults.handover && self.rng.one_in(6);
+        match answer {
+            Renewed::Ok { .. } => {
+                self.nodes[n].trusted_until = self.now + TRUST;
+                self.tell(n, Event::Renewed { wanted });
+            }
+            Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
+            Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += ms;
+        self.model.set_now(UnixMillis(self.now));
+        for n in 0..self.nodes.len() {
+            if self.nodes[n].stopped {
+                continue;
+            }
+            if self.nodes[n].wake_at.is_some_and(|at| at <= self.now) {
+                self.nodes[n].wake_at = None;
+                self.tell(n, Event::Tick);
+            }
+            if self.nodes[n].fence.is_some() && self.now >= self.nodes[n].trusted_until {
+                self.tell(n, Event::Lost(End::Trust));
+            }
+        }
+    }
+
+    fn fault(&mut self) {
+        let n = usize::try_from(self.rng.below(2)).unwrap();
+        let faults = self.faults;
+        match self.rng.below(7) {
+            0 if faults.reconnect && self.nodes[n].fence.is_some() => {
+                // Answers under way are lost with the connection.
+                self.nodes[n].answers.clear();
+                self.tell(n, Event::Lost(End::Connection));
+            }
+            1 if faults.expiry => self.nodes[n].stopped = true,
+            2 if faults.expiry => self.pass(1100),
+            3 if faults.crash => {
+                let lost = self.fresh_node(n as u64);
+                let gone = std::mem::replace(&mut self.nodes[n], lost);
+                self.late.extend(gone.requests);
+            }
+            4 if faults.handover => self.tell(n, Event::Yield(Why::Handover)),
+            5 if faults.failover => {
+                let kept = self.snapshot.clone();
+                self.snapshot = self.model.clone();
+                self.model = kept;
+                self.model.set_now(UnixMillis(self.now));
+                self.failed_over = true;
+                self.log.push(format!("{} failover", self.now));
+                for n in 0..2 {
+                    if self.nodes[n].fence.is_some() {
+                        self.nodes[n].answers.clear();
+                        self.tell(n, Event::Lost(End::Connection));
+                    }
+                }
+            }
+            6 if faults.failover => self.snapshot = self.model.clone(),
+            _ => {}
+        }
+    }
+
+    fn step(&mut self) {
+        let n = usize::try_from(self.rng.below(2)).unwrap();
+        if self.nodes[n].stopped {
+            if self.rng.one_in(5) {
+                self.nodes[n].stopped = false;
+                self.pass(0);
+            }
+            return;
+        }
+        match self.rng.below(9) {
+            0 if self.nodes[n].tenure.is_idle() => self.tell(n, Event::Serve),
+            0 | 1 => self.acquire(n),
+            2 | 3 => self.step_request(n),
+            4 => self.step_answer(n),
+            5 => self.step_start(n),
+            6 => self.step_end(n),
+            7 => self.step_renew(n),
+            _ => {
+                let ms = 1 + self.rng.below(30);
+                self.pass(ms);
+            }
+        }
+    }
+
+    fn settled(&self) -> bool {
+        self.model.partitions(&self.queue)[0].ready == 0
+    }
+
+    fn run(mut self) -> (u64, bool) {
+        for _ in 0..1500 {
+            self.step();
+            if self.rng.one_in(25) {
+                self.fault();
+            }
+            if !self.late.is_empty() && self.rng.one_in(10) {
+                let at = usize::try_from(self.rng.below(self.late.len() as u64)).unwrap();
+                let request = self.late.remove(at);
+                self.execute(&request);
+            }
+        }
+        let lost = (self.faults, self.late.len());
+        self.faults = Faults {
+            lost: false,
+            reconnect: false,
+            expiry: false,
+            crash: false,
+            handover: false,
+            failover: false,
+            retry: false,
+        };
+        self.late.clear();
+        for node in &mut self.nodes {
+            node.stopped = false;
+        }
+        for _ in 0..30_000 {
+            if self.settled() {
+                break;
+            }
+            self.step();
+        }
+        let tail = || self.log[self.log.len().saturating_sub(60)..].join("\n");
+        assert!(self.settled(), "stuck with {lost:?}\n{}", tail());
+        for key in 0..KEYS {
+            let entity = self.model.entity(&self.queue, format!("key{key}").as_bytes()).expect("an entity");
+            assert_eq!((entity.version, entity.changes), (VERSIONS, VERSIONS), "key{key}: {}", tail());
+        }
+        (self.starts, self.failed_over)
+    }
+}
+
+fn ended(run: Run, ran: Ran) -> Ended {
+    let Run { epoch, lane, entry, turn, .. } = run;
+    Ended { epoch, lane, entry, turn, ran }
+}
+
+const NONE: Faults = Faults {
+    lost: false,
+    reconnect: false,
+    expiry: false,
+    crash: false,
+    handover: false,
+    failover: false,
+    retry: false,
+};
+
+fn simulate(faults: Faults) {
+    let cases: u64 = std::env::var("GRISTMILL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let first = seed();
+    for case in 0..cases {
+        let seed = first.wrapping_add(case);
+        let ran = std::panic::catch_unwind(|| World::new(seed, faults).run());
+        let Ok((starts, _)) = ran else {
+            panic!("seed {seed} with {faults:?}: GRISTMILL_SEED={seed} repeats it")
+        };
+        assert!(starts >= KEYS as u64 * VERSIONS);
+    }
+}
+
+#[test]
+fn without_faults_every_job_runs_once() {
+    for case in 0..50 {
+        assert_eq!(World::new(case, NONE).run().0, KEYS as u64 * VERSIONS);
+    }
+}
+
+#[test]
+fn lost_answers() {
+    simulate(Faults { lost: true, ..NONE });
+}
+
+#[test]
+fn replaced_connections_and_late_requests() {
+    simulate(Faults { reconnect: true, lost: true, ..NONE });
+}
+
+#[test]
+fn stopped_nodes_and_expired_leases() {
+    simulate(Faults { expiry: true, ..NONE });
+}
+
+#[test]
+fn crashes_and_hand_overs() {
+    simulate(Faults { crash: true, handover: true, ..NONE });
+}
+
+#[test]
+fn retries_and_stopped_runs() {
+    simulate(Faults { retry: true, lost: true, ..NONE });
+}
+
+#[test]
+fn failovers_to_an_older_state() {
+    simulate(Faults { failover: true, lost: true, ..NONE });
+}
+
+#[test]
+fn everything_at_once() {
+    simulate(Faults {
+        lost: true,
+        reconnect: true,
+        expiry: true,
+        crash: true,
+        handover: true,
+        failover: true,
+        retry: true,
+    });
+}
