@@ -304,6 +304,7 @@ fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> 
             window_jobs: config.window_jobs,
             window_bytes,
             claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
+            recover_jobs: 100,
             handover_wait: config.handover_wait,
             retry: queue.retry.clone(),
         },

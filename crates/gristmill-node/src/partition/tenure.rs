@@ -31,9 +31,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Claims per slice of recover.
-const RECOVER_JOBS: usize = 100;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
@@ -231,7 +228,7 @@ impl Tenure {
             Phase::Idle | Phase::Acquiring | Phase::Releasing { .. } => return,
             Phase::Recovering { cursor } => {
                 if self.calls.is_empty() {
-                    self.send(Call::Recover { cursor, count: RECOVER_JOBS }, Vec::new(), actions);
+                    self.send(Call::Recover { cursor, count: self.bounds.recover_jobs }, Vec::new(), actions);
                 }
                 return;
             }

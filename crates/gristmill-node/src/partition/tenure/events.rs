@@ -16,6 +16,8 @@ pub(crate) struct Bounds {
     pub(crate) window_bytes: usize,
     /// Jobs per claim.
     pub(crate) claim_jobs: usize,
+    /// Claims per slice of recover.
+    pub(crate) recover_jobs: usize,
     /// Longest a hand-over waits for runs before the owner goes on.
     pub(crate) handover_wait: Duration,
     /// How failed jobs are tried again.

@@ -120,6 +120,7 @@ impl World {
             window_jobs: 6,
             window_bytes: 1 << 20,
             claim_jobs: 3,
+            recover_jobs: 2,
             handover_wait: Duration::from_millis(400),
             retry: RetryPolicy {
                 base: Duration::from_millis(50),
