@@ -2,17 +2,20 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's scaffold fails loudly where it stands")]
 
+use crate::berth::Berth;
+use crate::node::{Drained, NodeProcess};
 use crate::script::{KIND, Script};
-use gristmill_broker::inspect::{EntityView, PartitionView};
+use gristmill_broker::inspect::{DeadView, EntityView, PartitionView};
 use gristmill_broker::{Broker, Connection, Enqueued, QueueDefinition, RedisConfig};
-use gristmill_job::{ContentType, NewJob, QueueName};
+use gristmill_job::{ContentType, JobId, NewJob, QueueName, partition_of};
 use gristmill_testkit::eventually;
-use gristmill_testkit::history::{Expectations, History, HistoryWriter, Job, Report, check, now_us};
+use gristmill_testkit::history::{Expectations, History, HistoryWriter, Job, Report, Run, check, now_us};
 use gristmill_testkit::process::Process;
+use gristmill_testkit::proxy::Proxy;
+use gristmill_testkit::seed::SplitMix64;
 use gristmill_testkit::server::{Server, ServerOptions};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -33,31 +36,34 @@ pub struct Fleet {
     killed: Vec<(String, u64)>,
     paused: Vec<(String, u64, u64)>,
     settled_otherwise: Vec<String>,
+    order_not_promised: Vec<String>,
     producer: HistoryWriter,
     runtime: tokio::runtime::Runtime,
     broker: Broker,
     queue: QueueDefinition,
-}
-
-/// One node process.
-pub struct NodeProcess {
-    /// The process; stopped with the value.
-    pub process: Process,
-    /// Its name in the history: name and process id.
-    pub incarnation: String,
-    paused_at: Option<u64>,
+    // Last: its place is free once everything else has stopped.
+    _berth: Berth,
 }
 
 impl Fleet {
     /// A server as asked for, and a producer.
     pub fn start(options: ServerOptions) -> Self {
+        let berth = Berth::take();
         let server = Server::start(options).unwrap();
         let url = server.url();
-        Self::behind(server, url)
+        Self::with(berth, server, url)
     }
 
-    /// The same, with nodes and producer reaching the server at `url` (a proxy before it).
-    pub fn behind(server: Server, url: String) -> Self {
+    /// The same, with nodes that reach the server through a proxy. The producer goes past it.
+    pub fn behind_proxy(options: ServerOptions) -> (Self, Proxy) {
+        let berth = Berth::take();
+        let server = Server::start(options).unwrap();
+        let proxy = Proxy::start(server.port()).unwrap();
+        let url = server.url_at(proxy.port());
+        (Self::with(berth, server, url), proxy)
+    }
+
+    fn with(berth: Berth, server: Server, url: String) -> Self {
         static FOLDERS: AtomicUsize = AtomicUsize::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("gristmill-promise-{}-{number}", std::process::id()));
@@ -70,19 +76,20 @@ impl Fleet {
         let broker = runtime.block_on(async { Broker::connect(redis) }).with_patience(SOON);
         let queue = QueueDefinition::new(QueueName::new(QUEUE).unwrap(), PARTITIONS);
         runtime.block_on(broker.create(&queue)).unwrap();
-        let (killed, paused, settled_otherwise) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             server,
             url,
             folder,
             nodes: 0,
-            killed,
-            paused,
-            settled_otherwise,
+            killed: Vec::new(),
+            paused: Vec::new(),
+            settled_otherwise: Vec::new(),
+            order_not_promised: Vec::new(),
             producer,
             runtime,
             broker,
             queue,
+            _berth: berth,
         }
     }
 
@@ -93,10 +100,16 @@ impl Fleet {
 
     /// A node with more arguments; ready when this returns.
     pub fn node_with(&mut self, more: &[&str]) -> NodeProcess {
-        let mut node = self.node_starting(more);
-        let ready = node.process.wait_line(|line| line.text.starts_with("ready "), SOON).unwrap();
-        node.incarnation = ready.text.trim_start_matches("ready ").to_owned();
+        let node = self.node_starting(more);
+        node.process.wait_line(|line| line.text.starts_with("ready "), SOON).unwrap();
         node
+    }
+
+    /// So many nodes, once they share all partitions.
+    pub fn nodes(&mut self, count: usize) -> Vec<NodeProcess> {
+        let nodes = (0..count).map(|_| self.node()).collect();
+        self.wait_shared_by(count);
+        nodes
     }
 
     /// A node that may not become ready soon.
@@ -113,13 +126,19 @@ impl Fleet {
         let program = std::env::var("CARGO_BIN_EXE_promise-node").unwrap_or_else(|_| binary());
         let none: [(&str, &str); 0] = [];
         let process = Process::spawn(program, arguments, none).unwrap();
-        NodeProcess { process, incarnation: String::new(), paused_at: None }
+        let incarnation = format!("{name}#{}", process.pid());
+        NodeProcess { process, name, incarnation, paused_at: None }
     }
 
     /// SIGKILL, recorded.
     pub fn kill(&mut self, node: &mut NodeProcess) {
         self.killed.push((node.incarnation.clone(), now_us()));
         node.process.kill().unwrap();
+    }
+
+    /// The process ends, or ended, by itself from this time on with runs alive that nobody could stop.
+    pub fn abandoned(&mut self, node: &NodeProcess, from_us: u64) {
+        self.killed.push((node.incarnation.clone(), from_us));
     }
 
     /// SIGSTOP, recorded when it is resumed.
@@ -135,18 +154,20 @@ impl Fleet {
         self.paused.push((node.incarnation.clone(), from, now_us()));
     }
 
-    /// SIGTERM, and the line that a drained node prints, once it is gone.
-    pub fn drain(&mut self, node: &mut NodeProcess) -> (String, ExitStatus) {
+    /// The node's runs between two times may overlap with others': it was cut off from Redis and could not know.
+    pub fn cut_off(&mut self, node: &NodeProcess, from_us: u64, to_us: u64) {
+        self.paused.push((node.incarnation.clone(), from_us, to_us));
+    }
+
+    /// SIGTERM, and what the node said once it is gone.
+    pub fn drain(&mut self, node: &mut NodeProcess) -> Drained {
         node.process.terminate().unwrap();
         self.drained(node)
     }
 
-    /// The line that a drained node prints, once it is gone.
-    pub fn drained(&mut self, node: &mut NodeProcess) -> (String, ExitStatus) {
-        let status = node.process.wait(Duration::from_secs(60)).unwrap();
-        let line =
-            node.process.lines().into_iter().map(|line| line.text).find(|text| text.starts_with("drained:"));
-        (line.unwrap_or_else(|| panic!("no drain line; {}", node.process.stderr_tail())), status)
+    /// What a node that was told to leave said, once it is gone.
+    pub fn drained(&mut self, node: &mut NodeProcess) -> Drained {
+        node.left(SOON * 2)
     }
 
     /// A job for the test queue, under the producer's id `id`.
@@ -154,6 +175,12 @@ impl Fleet {
         let payload = serde_json::to_vec(script).unwrap();
         let job = NewJob::from_bytes(KIND, key, payload, ContentType::Json).unwrap();
         job.with_id(id).unwrap().with_version(version)
+    }
+
+    /// A key of this partition; another for every `number`.
+    pub fn key_in(partition: u16, number: usize) -> String {
+        let keys = (0..).map(|n| format!("p{partition}.{n}"));
+        keys.filter(|key| partition_of(key.as_bytes(), PARTITIONS) == partition).nth(number).unwrap()
     }
 
     /// Enqueues jobs into the test queue, recorded.
@@ -201,6 +228,53 @@ impl Fleet {
         &self.broker
     }
 
+    /// Enqueues in random portions, until all is accepted, so that jobs come while other things happen.
+    pub fn enqueue_slowly(&self, jobs: &[NewJob], rng: &mut SplitMix64, mut between: impl FnMut()) {
+        let mut rest = jobs;
+        while !rest.is_empty() {
+            let count = (1 + rng.below(40) as usize).min(rest.len());
+            let (now, later) = rest.split_at(count);
+            self.enqueue(now.to_vec());
+            rest = later;
+            between();
+        }
+    }
+
+    /// Makes another queue, and says that these jobs emit one job each into it, all of which must be run.
+    pub fn expect_emitted(&self, queue: &str, parents: &[NewJob]) -> QueueDefinition {
+        let definition = QueueDefinition::new(QueueName::new(queue).unwrap(), PARTITIONS);
+        self.runtime.block_on(self.broker.create(&definition)).unwrap();
+        for parent in parents {
+            let id = JobId::emitted_by(parent.id.as_ref().unwrap(), 0);
+            let key = format!("{queue}/{}", parent.key);
+            self.producer.enqueued(&Job::new(id.to_string(), key, parent.version)).unwrap();
+        }
+        definition
+    }
+
+    /// Writes an entry into a partition's stream, past the producer.
+    pub fn write_raw(&self, partition: u16, fields: &[(&[u8], &[u8])]) {
+        let stream = self.queue.partition(partition).stream;
+        let mut command: Vec<&[u8]> = vec![b"XADD", stream.as_bytes(), b"*"];
+        command.extend(fields.iter().flat_map(|(name, value)| [*name, *value]));
+        self.server.command(&command).unwrap();
+    }
+
+    /// The hash by which a script of the broker is called: what a proxy looks for.
+    pub fn script_hash(&self, script: &str) -> String {
+        let path = format!("{}/../crates/gristmill-broker/src/lua/{script}.lua", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read(path).unwrap();
+        let command: [&[u8]; 3] = [b"SCRIPT", b"LOAD", &source];
+        self.server.command(&command).unwrap().as_str().unwrap().to_owned()
+    }
+
+    /// Every dead letter of the test queue.
+    pub fn dead(&self) -> Vec<DeadView> {
+        let connection = self.connection();
+        let letters = |p| self.runtime.block_on(connection.dead_letters(&self.queue, p, 0, 10_000)).unwrap();
+        (0..PARTITIONS).flat_map(letters).collect()
+    }
+
     /// Every partition of the test queue, or nothing while Redis is away.
     pub fn partitions(&self) -> Vec<PartitionView> {
         let connection = self.connection();
@@ -216,6 +290,20 @@ impl Fleet {
             }
         }
         owners
+    }
+
+    /// How many partitions this node owns.
+    pub fn owned_by(&self, node: &NodeProcess) -> usize {
+        let mine = format!("{}~", node.name);
+        self.owners().iter().filter(|(owner, _)| owner.starts_with(&mine)).map(|(_, count)| count).sum()
+    }
+
+    /// Which partitions this node owns.
+    pub fn partitions_of(&self, node: &NodeProcess) -> Vec<u16> {
+        let mine = format!("{}~", node.name);
+        let views = self.partitions().into_iter();
+        let held = views.filter(|view| view.owner.starts_with(&mine) && view.expires > view.now);
+        held.map(|view| view.partition).collect()
     }
 
     /// Waits until `nodes` nodes share all partitions.
@@ -252,9 +340,15 @@ impl Fleet {
         self.settled_otherwise.extend(ids.iter().map(|id| (*id).to_owned()));
     }
 
+    /// Jobs whose order among the others of their key was not promised.
+    pub fn expect_no_order(&mut self, ids: &[&str]) {
+        self.order_not_promised.extend(ids.iter().map(|id| (*id).to_owned()));
+    }
+
     /// What the checker is told about the faults of this test.
     pub fn expectations(&self) -> Expectations {
         let mut expected = Expectations::new().settled_otherwise(self.settled_otherwise.clone());
+        expected = expected.order_not_promised(self.order_not_promised.clone());
         for (node, at) in &self.killed {
             expected = expected.killed(node.clone(), *at);
         }
@@ -266,7 +360,9 @@ impl Fleet {
 
     /// No job lost, none out of order, nothing overlapping.
     pub fn assert_promises(&self) -> Report {
-        let report = check(&self.history(), &self.expectations());
+        let history = self.history();
+        assert_no_node_beside_itself(&history);
+        let report = check(&history, &self.expectations());
         report.assert_clean();
         report
     }
@@ -279,7 +375,9 @@ impl Fleet {
         let applied = self.entities(&keys).into_iter().zip(&keys).map(|(entity, key)| {
             (String::from_utf8(key.clone()).unwrap(), entity.map_or(0, |entity| entity.changes))
         });
-        let report = check(&self.history(), &self.expectations().applied(applied));
+        let history = self.history();
+        assert_no_node_beside_itself(&history);
+        let report = check(&history, &self.expectations().applied(applied));
         report.assert_clean();
         report
     }
@@ -294,11 +392,39 @@ impl Fleet {
     pub fn wait_started(&self, runs: usize) {
         eventually(SOON, "so many runs started", || (self.history().runs.len() >= runs).then_some(()));
     }
+
+    /// Waits until so many more runs have been started than now.
+    pub fn wait_started_more(&self, runs: usize) {
+        self.wait_started(self.history().runs.len() + runs);
+    }
+
+    /// Runs of this job, by start.
+    pub fn runs_of(&self, id: &str) -> Vec<Run> {
+        self.history().runs.into_iter().filter(|run| run.job.id == id).collect()
+    }
+
+    /// Waits for a run of this job on this node.
+    pub fn wait_run_on(&self, id: &str, node: &NodeProcess) -> Run {
+        eventually(SOON, &format!("a run of {id} on {}", node.name), || {
+            self.runs_of(id).into_iter().find(|run| run.node == node.incarnation)
+        })
+    }
 }
 
 impl Drop for Fleet {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Whatever may overlap between nodes that faults cut off from each other: a process knows what it runs itself (V8).
+fn assert_no_node_beside_itself(history: &History) {
+    let mut last: BTreeMap<(&str, &str), &Run> = BTreeMap::new();
+    for run in &history.runs {
+        if let Some(before) = last.insert((&run.node, &run.job.key), run) {
+            let ended = before.ended.map_or(u64::MAX, |(at_us, _)| at_us);
+            assert!(ended <= run.started_us, "one process ran {run:?} beside {before:?}");
+        }
     }
 }
 

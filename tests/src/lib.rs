@@ -2,7 +2,13 @@
 //! history that the handlers write.
 //!
 //! * [`script`]: what a job tells its handler to do
+//! * [`servers`]: which servers a test runs on, and how a missing one is told
 //! * [`fleet`]: server, nodes, producer, expectations, in one value that stops everything when it is dropped
+//! * [`node`]: one node process, what it counts, and what it says when it leaves
+//! * [`berth`]: at most two fleets live at a time, however many threads run tests
 
+pub mod berth;
 pub mod fleet;
+pub mod node;
 pub mod script;
+pub mod servers;

@@ -19,8 +19,10 @@ pub struct Script {
     pub permanent: bool,
     /// Panics this attempt and those before it.
     pub panic_until: u32,
-    /// Ends early when cancelled softly.
+    /// Ends early, and well, when cancelled softly.
     pub heeds_cancel: bool,
+    /// Ends early when cancelled softly, with an error that would be tried again.
+    pub fails_when_cancelled: bool,
     /// Writes its version as the state of its entity.
     pub effect: bool,
     /// Emits a job of the same kind and key into this queue.

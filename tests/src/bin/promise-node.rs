@@ -4,8 +4,9 @@ use clap::Parser;
 use gristmill_broker::RedisConfig;
 use gristmill_handler::{Context, HandlerError, Registry, State};
 use gristmill_job::{ContentType, Effects, NewJob, QueueName, RetryPolicy};
-use gristmill_node::{Node, NodeConfig, QueueConfig};
+use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
 use gristmill_testkit::history::{HistoryWriter, Job, Outcome};
+use gristmill_tests::fleet::QUEUE;
 use gristmill_tests::script::{KIND, Script};
 use std::error::Error;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser, Clone)]
 struct Arguments {
-    #[arg(long)]
+    #[arg(long, overrides_with = "redis")]
     redis: String,
     #[arg(long, default_value = "n")]
     name: String,
@@ -53,23 +54,35 @@ async fn scripted(
     State(recorder): State<Recorder>,
     context: Context,
 ) -> Result<Effects, HandlerError> {
-    let job = Job::new(context.id().to_string(), context.key().to_string(), context.version());
+    // Order is promised within a queue: the same key in another is another key of the history.
+    let key = match context.queue().as_str() {
+        QUEUE => context.key().to_string(),
+        other => format!("{other}/{}", context.key()),
+    };
+    let job = Job::new(context.id().to_string(), key, context.version());
     let run = recorder
         .history
         .start(&job, &recorder.incarnation, context.attempt())
         .map_err(HandlerError::permanent)?;
     if script.block_ms > 0 {
+        // not a wait: a handler that hogs its thread
         std::thread::sleep(Duration::from_millis(script.block_ms));
     }
     if script.wait_ms > 0 {
-        let wait = tokio::time::sleep(Duration::from_millis(script.wait_ms));
-        if script.heeds_cancel {
+        // not a wait: the handler's work
+        let work = tokio::time::sleep(Duration::from_millis(script.wait_ms));
+        if script.heeds_cancel || script.fails_when_cancelled {
             tokio::select! {
-                () = wait => {}
-                () = context.cancelled() => {}
+                () = work => {}
+                () = context.cancelled() => {
+                    if script.fails_when_cancelled {
+                        run.end(Outcome::Failed).map_err(HandlerError::permanent)?;
+                        return Err(HandlerError::transient("cancelled"));
+                    }
+                }
             }
         } else {
-            wait.await;
+            work.await;
         }
     }
     if context.attempt() <= script.panic_until {
@@ -99,6 +112,17 @@ async fn scripted(
     }
     run.end(Outcome::Done).map_err(HandlerError::permanent)?;
     Ok(effects)
+}
+
+fn tell(counts: &Counts) {
+    let ends: String =
+        counts.tenure_ends.iter().map(|(cause, count)| format!(" end.{cause}={count}")).collect();
+    let Counts { done, stale, duplicate, retried, dead, rejected, fenced, handed_back, restarts, .. } =
+        counts;
+    println!(
+        "counts done={done} stale={stale} duplicate={duplicate} retried={retried} dead={dead} \
+         rejected={rejected} fenced={fenced} handed_back={handed_back} restarts={restarts}{ends}"
+    );
 }
 
 fn main() -> ExitCode {
@@ -152,16 +176,20 @@ async fn run(arguments: Arguments) -> Result<usize, Box<dyn Error>> {
         Recorder { history: HistoryWriter::open(&arguments.history)?, incarnation: incarnation.clone() };
     let registry = Registry::new().state(recorder).kind(KIND, scripted);
     let (mut terminate, mut again) = (signal(SignalKind::terminate())?, signal(SignalKind::terminate())?);
+    let mut asked = signal(SignalKind::user_defined1())?;
     let mut node = Node::start(config, registry).await?;
     println!("ready {incarnation}");
-    tokio::select! {
-        _ = terminate.recv() => {}
-        error = node.failure() => return Err(error.into()),
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = asked.recv() => tell(&node.counts()),
+            error = node.failure() => return Err(error.into()),
+        }
     }
     // The second listener has seen the first signal too.
     again.recv().await;
     let report = node.drain(async { again.recv().await.map_or((), |()| ()) }).await;
     println!("{report}");
-    println!("counts {:?}", report.counts);
+    tell(&report.counts);
     Ok(report.abandoned)
 }
