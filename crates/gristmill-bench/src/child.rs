@@ -1,0 +1,208 @@
+//! What is measured in a process of its own: a node, or a bare client. It speaks to its parent in lines:
+//! `ready`, `recovered <nanos>`, and at the end `report name=value ...`.
+
+use crate::cost;
+use crate::failure::{Failure, Outcome, ensure};
+use crate::jobs::{KIND, now_nanos, queue};
+use crate::plan::{Role, Task};
+use crate::rate::{Samples, percentile};
+use crate::raw;
+use gristmill_broker::RedisConfig;
+use gristmill_broker::keys::GROUP;
+use gristmill_handler::{Context, Raw, Registry, State};
+use gristmill_job::{Effects, Envelope};
+use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
+use redis::Value;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The state that an effect writes.
+pub(crate) const STATE: &[u8] = b"{\"quantity\":42,\"price\":1999}";
+/// How often a node's counts are read.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// A node that settles nothing for so long is stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+const HANDLERS_PER_NODE: usize = 100;
+
+/// What handlers leave behind.
+#[derive(Clone, Default)]
+struct Seen {
+    runs: Arc<AtomicU64>,
+    told: Arc<AtomicBool>,
+    ages_ms: Arc<Mutex<Vec<f64>>>,
+}
+
+/// When the job was sent is in the first bytes of its payload.
+fn age_ms(payload: &[u8]) -> f64 {
+    let sent = payload.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    now_nanos().saturating_sub(sent) as f64 / 1e6
+}
+
+fn registry(role: Role, seen: Seen) -> Registry {
+    let registry = Registry::new().state(seen);
+    match role {
+        Role::Plain => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
+            seen.runs.fetch_add(1, Ordering::Relaxed);
+        }),
+        Role::Effect => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
+            seen.runs.fetch_add(1, Ordering::Relaxed);
+            Effects::put(STATE)
+        }),
+        Role::Latency => registry.kind(KIND, async |payload: Raw, seen: State<Seen>| {
+            let age = age_ms(&payload.bytes);
+            seen.runs.fetch_add(1, Ordering::Relaxed);
+            seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner).push(age);
+        }),
+        Role::Hold => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
+            seen.runs.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        }),
+        Role::Recover => registry.kind(KIND, async |_: Raw, context: Context, seen: State<Seen>| {
+            if context.recovered() && !seen.told.swap(true, Ordering::Relaxed) {
+                println!("recovered {}", now_nanos());
+            }
+            seen.runs.fetch_add(1, Ordering::Relaxed);
+        }),
+    }
+}
+
+/// A node, until it has settled what was expected or is told to leave.
+pub(crate) fn node(task: &Task) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let name = queue(task.partitions)?.name;
+        let queues = vec![QueueConfig::new(name).with_partitions(task.partitions)];
+        let mut config = NodeConfig::new(&task.name, RedisConfig::new(&task.url), queues);
+        config.slots = HANDLERS_PER_NODE;
+        if config.lease_ttl != Duration::from_millis(task.lease_ms) {
+            config = config.with_lease(Duration::from_millis(task.lease_ms));
+        }
+        let seen = Seen::default();
+        let mut leave = signal(SignalKind::terminate())?;
+        let node = Node::start(config, registry(task.role, seen.clone())).await?;
+        println!("ready");
+        let samples = tokio::select! {
+            samples = watched(&node, task.expect) => samples?,
+            _ = leave.recv() => Samples::start(),
+        };
+        let cpu = cost::cpu("self")?;
+        let counts = node.drain(std::future::pending()).await.counts;
+        let mut ages = std::mem::take(&mut *seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner));
+        let report = [
+            ("rate", samples.rate(task.expect)),
+            ("settled", settled(&counts) as f64),
+            ("done", counts.done as f64),
+            ("runs", seen.runs.load(Ordering::Relaxed) as f64),
+            ("tenures_lost", counts.tenures_lost() as f64),
+            ("heartbeat_late_ms", counts.heartbeat_late_ms as f64),
+            ("cpu_ms", cpu.as_millis() as f64),
+            ("peak_bytes", cost::resident("self", "VmHWM")? as f64),
+            ("p50_ms", percentile(&mut ages, 0.50)),
+            ("p99_ms", percentile(&mut ages, 0.99)),
+        ];
+        for (cause, count) in counts.tenure_ends.iter().filter(|(_, count)| *count > 0) {
+            println!("tenure_end {cause} {count}");
+        }
+        say(&report);
+        Ok(())
+    })
+}
+
+fn say(report: &[(&str, f64)]) {
+    let words: Vec<String> = report.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    println!("report {}", words.join(" "));
+}
+
+fn settled(counts: &Counts) -> u64 {
+    counts.done + counts.stale + counts.duplicate + counts.dead + counts.rejected
+}
+
+/// Notes what was settled when, until it is what was expected. Never ends where nothing is expected.
+async fn watched(node: &Node, expect: u64) -> Outcome<Samples> {
+    let mut samples = Samples::start();
+    let mut moved = Instant::now();
+    let mut tick = tokio::time::interval(LOOK_EVERY);
+    while expect == 0 || samples.last() < expect {
+        tick.tick().await;
+        let settled = settled(&node.counts());
+        if settled > samples.last() {
+            samples.total(settled);
+            moved = Instant::now();
+        }
+        ensure(expect == 0 || moved.elapsed() < STUCK_AFTER, || {
+            format!("the node is stuck at {} of {expect} jobs: {:?}", samples.last(), node.counts())
+        })?;
+    }
+    Ok(samples)
+}
+
+/// A doorbell and a claim in one task, the acknowledgement behind the back of the next doorbell.
+pub(crate) fn bare(task: &Task) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let queue = queue(task.partitions)?;
+        let (mut bell, commands) = (raw::connect(&task.url).await?, raw::connect(&task.url).await?);
+        let streams: Vec<String> = (0..queue.partitions).map(|p| queue.partition(p).stream).collect();
+        let mut from: Vec<Vec<u8>> = vec![b"0".to_vec(); streams.len()];
+        let mut ages = Vec::new();
+        let mut settling = tokio::task::JoinSet::new();
+        println!("ready");
+        while (ages.len() as u64) < task.expect {
+            let mut read = redis::cmd("XREAD");
+            read.arg("COUNT").arg(1).arg("BLOCK").arg(1000).arg("STREAMS").arg(&streams).arg(&from);
+            let rung = match bell.send_packed_command(&read).await? {
+                Value::Nil => continue,
+                rung => raw::list(rung)?,
+            };
+            for stream in rung {
+                let Some(Value::BulkString(stream)) = raw::list(stream)?.into_iter().next() else { continue };
+                let mut claim = redis::cmd("XREADGROUP");
+                claim.arg("GROUP").arg(GROUP).arg("bare").arg("COUNT").arg(100);
+                claim.arg("STREAMS").arg(&stream).arg(">");
+                let claimed = commands.clone().send_packed_command(&claim).await?;
+                for envelope in envelopes(&claimed) {
+                    let envelope = Envelope::decode(envelope, usize::MAX)
+                        .map_err(|error| Failure::Broken(format!("a job does not decode: {error}")))?;
+                    ages.push(age_ms(envelope.payload));
+                }
+                let ids = raw::ids(claimed)?;
+                let at = streams.iter().position(|known| known.as_bytes() == stream.as_slice());
+                if let (Some(at), Some(last)) = (at, ids.last()) {
+                    from[at].clone_from(last);
+                    let mut settle = redis::Pipeline::with_capacity(2);
+                    settle.cmd("XACK").arg(&stream).arg(GROUP).arg(&ids);
+                    settle.cmd("XDEL").arg(&stream).arg(&ids);
+                    let mut commands = commands.clone();
+                    settling.spawn(async move { commands.send_packed_commands(&settle, 0, 2).await });
+                }
+            }
+        }
+        while let Some(settled) = settling.join_next().await {
+            settled.map_err(|error| Failure::Broken(error.to_string()))??;
+        }
+        let settled = ages.len() as f64;
+        say(&[
+            ("runs", settled),
+            ("p50_ms", percentile(&mut ages, 0.50)),
+            ("p99_ms", percentile(&mut ages, 0.99)),
+        ]);
+        Ok(())
+    })
+}
+
+/// The fields `d` in the reply of an XREADGROUP of one stream.
+fn envelopes(reply: &Value) -> Vec<&[u8]> {
+    let Value::Array(streams) = reply else { return Vec::new() };
+    let Some(Value::Array(stream)) = streams.first() else { return Vec::new() };
+    let Some(Value::Array(rows)) = stream.get(1) else { return Vec::new() };
+    rows.iter()
+        .filter_map(|row| {
+            let Value::Array(row) = row else { return None };
+            let Some(Value::Array(fields)) = row.get(1) else { return None };
+            let Some(Value::BulkString(envelope)) = fields.get(5) else { return None };
+            Some(envelope.as_slice())
+        })
+        .collect()
+}

@@ -1,0 +1,184 @@
+//! What a person may ask for.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::time::Duration;
+
+/// Load and latency of gristmill beside the raw limits of Redis, on a private server.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// Only one of the scenarios; the fields of the others are `n/a` in the last line.
+    #[arg(long, value_enum)]
+    only: Option<Only>,
+    /// Of the drain scenario, only this variant (for tuning).
+    #[arg(long, value_enum)]
+    variant: Option<Variant>,
+    /// Few jobs and rounds: figures to tune by, not to publish.
+    #[arg(long)]
+    quick: bool,
+    /// Ten million jobs through a node, in place of everything else; fails if memory grows.
+    #[arg(long)]
+    long: bool,
+    /// Jobs per side and round [default: 1000000, quick: 200000, long: 10000000].
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Alternated rounds [default: 5, quick: 2].
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Jobs per side and round of the latency scenario, at 200 a second [default: 2000, quick: 600].
+    #[arg(long)]
+    latency_jobs: Option<usize>,
+    /// Times a node is killed [default: 5, quick: 1].
+    #[arg(long)]
+    kills: Option<usize>,
+    /// Partitions of the queue, on every side.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    partitions: u16,
+    /// Keys of the jobs.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    keys: u32,
+    /// Bytes of a job's payload.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(16..=100_000))]
+    payload_bytes: u32,
+    /// Gives every job a W3C trace context.
+    #[arg(long)]
+    trace_context: bool,
+    /// Lease time of the nodes, in ms.
+    #[arg(long, default_value_t = 5000)]
+    lease_ms: u64,
+    /// Jobs per batch of the raw loop.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    raw_batch: u32,
+    /// Jobs per call of the scripts' ceiling.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=200))]
+    ceiling_batch: u32,
+    /// Partitions that the raw loop and the ceiling serve side by side: pipelines in flight.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    in_flight: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Only {
+    Drain,
+    Enqueue,
+    Latency,
+    Memory,
+    Recovery,
+}
+
+/// The ways a queue is drained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Variant {
+    /// Ids made by us.
+    Plain,
+    /// Producer's ids.
+    OwnIds,
+    /// Ids made by us, a versioned effect each.
+    Effect,
+    /// Producer's ids and a versioned effect each.
+    OwnIdsEffect,
+    /// Ids made by us, `appendfsync everysec`.
+    Aof,
+}
+
+/// What child processes are started with.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// A node that is measured.
+    #[command(hide = true)]
+    Node(Task),
+    /// A doorbell and a claim with nothing around them.
+    #[command(hide = true)]
+    Bare(Task),
+}
+
+/// What a child does.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Task {
+    #[arg(long)]
+    pub(crate) url: String,
+    #[arg(long)]
+    pub(crate) name: String,
+    #[arg(long)]
+    pub(crate) partitions: u16,
+    #[arg(long)]
+    pub(crate) lease_ms: u64,
+    #[arg(long, value_enum)]
+    pub(crate) role: Role,
+    /// It leaves after so many jobs; never, if it is 0.
+    #[arg(long)]
+    pub(crate) expect: u64,
+}
+
+/// What a child's handler does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// Nothing.
+    Plain,
+    /// A versioned effect.
+    Effect,
+    /// Notes how old the job is.
+    Latency,
+    /// Never ends.
+    Hold,
+    /// Tells when the first recovered job starts.
+    Recover,
+}
+
+impl Role {
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// A plan with all its numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) only: Option<Only>,
+    pub(crate) variant: Option<Variant>,
+    pub(crate) long: bool,
+    pub(crate) jobs: usize,
+    pub(crate) rounds: usize,
+    pub(crate) latency_jobs: usize,
+    pub(crate) kills: usize,
+    pub(crate) partitions: u16,
+    pub(crate) keys: usize,
+    pub(crate) payload_bytes: usize,
+    pub(crate) trace_context: bool,
+    pub(crate) lease: Duration,
+    pub(crate) raw_batch: usize,
+    pub(crate) ceiling_batch: usize,
+    pub(crate) in_flight: usize,
+}
+
+impl Arguments {
+    pub(crate) fn plan(&self) -> Plan {
+        let pick = |quick, full| if self.quick { quick } else { full };
+        let jobs = if self.long { 10_000_000 } else { pick(200_000, 1_000_000) };
+        Plan {
+            only: self.only,
+            variant: self.variant,
+            long: self.long,
+            jobs: self.jobs.unwrap_or(jobs).max(1),
+            rounds: self.rounds.unwrap_or(pick(2, 5)).max(1),
+            latency_jobs: self.latency_jobs.unwrap_or(pick(600, 2000)).max(10),
+            kills: self.kills.unwrap_or(pick(1, 5)).max(1),
+            partitions: self.partitions,
+            keys: self.keys as usize,
+            payload_bytes: self.payload_bytes as usize,
+            trace_context: self.trace_context,
+            lease: Duration::from_millis(self.lease_ms),
+            raw_batch: self.raw_batch as usize,
+            ceiling_batch: self.ceiling_batch as usize,
+            in_flight: self.in_flight as usize,
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn wants(&self, scenario: Only) -> bool {
+        self.only.is_none_or(|only| only == scenario)
+    }
+}

@@ -1,0 +1,116 @@
+//! The figures: the table for people, and the last line for programs.
+
+use std::fmt;
+
+/// The fields of the last line, in its order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Figures {
+    pub(crate) drain_ratio: Option<f64>,
+    pub(crate) drain_of_ceiling: Option<f64>,
+    pub(crate) drain_own_ids_ratio: Option<f64>,
+    pub(crate) drain_effect_ratio: Option<f64>,
+    pub(crate) drain_aof_ratio: Option<f64>,
+    pub(crate) enqueue_bulk_ratio: Option<f64>,
+    pub(crate) enqueue_bulk_own_ids_ratio: Option<f64>,
+    pub(crate) latency_p50_ms: Option<f64>,
+    pub(crate) latency_p99_ms: Option<f64>,
+    pub(crate) latency_of_bare: Option<f64>,
+    pub(crate) node_rss_mb: Option<f64>,
+    pub(crate) redis_bytes_per_job: Option<f64>,
+    pub(crate) recovery_ms: Option<f64>,
+    pub(crate) lease_ms: u64,
+    pub(crate) tenures_lost: u64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |figure: Option<f64>, digits: usize| match figure {
+            Some(figure) => format!("{figure:.digits$}"),
+            None => "n/a".to_owned(),
+        };
+        let words = [
+            ("drain_ratio", shown(self.drain_ratio, 3)),
+            ("drain_of_ceiling", shown(self.drain_of_ceiling, 3)),
+            ("drain_own_ids_ratio", shown(self.drain_own_ids_ratio, 3)),
+            ("drain_effect_ratio", shown(self.drain_effect_ratio, 3)),
+            ("drain_aof_ratio", shown(self.drain_aof_ratio, 3)),
+            ("enqueue_bulk_ratio", shown(self.enqueue_bulk_ratio, 3)),
+            ("enqueue_bulk_own_ids_ratio", shown(self.enqueue_bulk_own_ids_ratio, 3)),
+            ("latency_p50_ms", shown(self.latency_p50_ms, 3)),
+            ("latency_p99_ms", shown(self.latency_p99_ms, 3)),
+            ("latency_of_bare", shown(self.latency_of_bare, 2)),
+            ("node_rss_mb", shown(self.node_rss_mb, 1)),
+            ("redis_bytes_per_job", shown(self.redis_bytes_per_job, 1)),
+            ("recovery_ms", shown(self.recovery_ms, 0)),
+            ("lease_ms", self.lease_ms.to_string()),
+            ("tenures_lost", self.tenures_lost.to_string()),
+        ];
+        f.write_str("bench:")?;
+        words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+    }
+}
+
+/// One line of the table.
+#[derive(Debug, Clone)]
+struct Row {
+    what: String,
+    figure: String,
+    note: String,
+}
+
+/// The table, filled by the scenarios.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Table(Vec<Row>);
+
+impl Table {
+    /// Adds a line.
+    pub(crate) fn row(
+        &mut self,
+        what: impl Into<String>,
+        figure: impl Into<String>,
+        note: impl Into<String>,
+    ) {
+        self.0.push(Row { what: what.into(), figure: figure.into(), note: note.into() });
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |text: fn(&Row) -> &str| self.0.iter().map(|row| text(row).len()).max().unwrap_or(0);
+        let (what, figure) = (width(|row| &row.what), width(|row| &row.figure));
+        for row in &self.0 {
+            writeln!(f, "  {:<what$}  {:>figure$}  {}", row.what, row.figure, row.note)?;
+        }
+        Ok(())
+    }
+}
+
+/// A rate as people read it.
+pub(crate) fn per_second(rate: f64) -> String {
+    let digits = format!("{rate:.0}");
+    let mut grouped = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + " jobs/s"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_grouped() {
+        assert_eq!(per_second(999.4), "999 jobs/s");
+        assert_eq!(per_second(1_234_567.0), "1,234,567 jobs/s");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said() {
+        let line = Figures { drain_ratio: Some(0.5), ..Figures::default() }.to_string();
+        assert!(line.starts_with("bench: drain_ratio=0.500 drain_of_ceiling=n/a "), "{line}");
+    }
+}

@@ -1,0 +1,110 @@
+//! gristmill whole: a node in a process of its own, as the parent sees it.
+
+use crate::failure::{Failure, Outcome, ensure};
+use crate::plan::{Plan, Role};
+use gristmill_testkit::process::Process;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The longest a child may take for all it has to do.
+const DEADLINE: Duration = Duration::from_secs(3600);
+
+/// A running child.
+pub(crate) struct Child {
+    process: Process,
+    expect: u64,
+}
+
+/// What a child said at its end.
+#[derive(Debug, Clone)]
+pub(crate) struct Report(BTreeMap<String, f64>);
+
+impl Report {
+    /// A figure by name; 0 where the child did not tell it.
+    pub(crate) fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
+    }
+}
+
+impl Child {
+    /// Starts a node and waits until it is ready; it leaves by itself after `expect` jobs, never if that is 0.
+    pub(crate) fn node(plan: &Plan, url: &str, name: &str, role: Role, expect: usize) -> Outcome<Self> {
+        Self::start("node", plan, url, name, role, expect)
+    }
+
+    /// Starts the bare client.
+    pub(crate) fn bare(plan: &Plan, url: &str, expect: usize) -> Outcome<Self> {
+        Self::start("bare", plan, url, "bare", Role::Latency, expect)
+    }
+
+    fn start(command: &str, plan: &Plan, url: &str, name: &str, role: Role, expect: usize) -> Outcome<Self> {
+        let program = std::env::current_exe()?;
+        let arguments = [
+            command.to_owned(),
+            format!("--url={url}"),
+            format!("--name={name}"),
+            format!("--partitions={}", plan.partitions),
+            format!("--lease-ms={}", plan.lease.as_millis()),
+            format!("--role={}", role.word()),
+            format!("--expect={expect}"),
+        ];
+        let process = Process::spawn(program, arguments, [] as [(&str, &str); 0])?;
+        process.wait_line(|line| line.text == "ready", Duration::from_secs(30))?;
+        Ok(Self { process, expect: expect as u64 })
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> String {
+        self.process.pid().to_string()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn runs(&mut self) -> Outcome<bool> {
+        Ok(self.process.try_wait()?.is_none())
+    }
+
+    /// Waits for its end and checks that it ran and settled every job once.
+    pub(crate) fn finish(mut self) -> Outcome<Report> {
+        let report = self.leave()?;
+        let (runs, expect) = (report.get("runs"), self.expect as f64);
+        ensure(expect == 0.0 || runs == expect, || format!("{expect} jobs were due, {runs} runs happened"))?;
+        Ok(report)
+    }
+
+    /// Tells it to leave and waits for its end.
+    pub(crate) fn terminate(mut self) -> Outcome<Report> {
+        self.process.terminate()?;
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Outcome<Report> {
+        let status = self.process.wait(DEADLINE)?;
+        ensure(status.success(), || format!("a child ended with {status}: {}", self.process.stderr_tail()))?;
+        let lines = self.process.lines();
+        for line in lines.iter().filter(|line| line.text.starts_with("tenure_end ")) {
+            if !["tenure_end drain ", "tenure_end handover "].iter().any(|fine| line.text.starts_with(fine)) {
+                eprintln!("bench: a node says: {}", line.text);
+            }
+        }
+        let said = lines.iter().rev().find_map(|line| line.text.strip_prefix("report "));
+        let said = said.ok_or_else(|| Failure::Broken("a child ended without a report".into()))?;
+        let figure = |word: &str| {
+            let (name, value) = word.split_once('=')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        Ok(Report(said.split_whitespace().filter_map(figure).collect()))
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) -> Outcome<()> {
+        self.process.kill()?;
+        Ok(())
+    }
+
+    /// Waits until it says when it started a recovered job, in nanoseconds since 1970.
+    pub(crate) fn recovered(&self, within: Duration) -> Outcome<u64> {
+        let line = self.process.wait_line(|line| line.text.starts_with("recovered "), within)?;
+        let nanos = line.text.strip_prefix("recovered ").and_then(|nanos| nanos.parse().ok());
+        nanos.ok_or_else(|| Failure::Broken(format!("a child said {:?}", line.text)))
+    }
+}
