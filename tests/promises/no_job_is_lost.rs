@@ -67,9 +67,11 @@ fn three_nodes_are_killed_at_random_moments_and_replaced() {
     });
 }
 
-/// Writes entries that no producer of ours makes, some in the middle of a key's jobs. How many have which bytes as envelope.
+type Fields = &'static [(&'static [u8], &'static [u8])];
+
+/// Writes entries that no producer of ours makes, some in the middle of a key's jobs. Returns their envelopes.
 fn write_garbage(fleet: &Fleet) -> Vec<&'static [u8]> {
-    let entries: [(&[(&[u8], &[u8])], &[u8]); 7] = [
+    let entries: [(Fields, &[u8]); 7] = [
         (&[(b"i", b"raw-1"), (b"k", b"key1"), (b"d", b"\xc1 no messagepack")], b"\xc1 no messagepack"),
         (&[(b"i", b"raw-2"), (b"k", b"key2"), (b"d", b"")], b""),
         (&[(b"i", b"raw-3"), (b"k", b"key3")], b""),

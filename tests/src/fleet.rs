@@ -41,6 +41,8 @@ pub struct Fleet {
     runtime: tokio::runtime::Runtime,
     broker: Broker,
     queue: QueueDefinition,
+    /// All queues that must be empty in the end.
+    queues: Vec<QueueDefinition>,
     // Last: its place is free once everything else has stopped.
     _berth: Berth,
 }
@@ -88,6 +90,7 @@ impl Fleet {
             producer,
             runtime,
             broker,
+            queues: vec![queue.clone()],
             queue,
             _berth: berth,
         }
@@ -241,7 +244,7 @@ impl Fleet {
     }
 
     /// Makes another queue, and says that these jobs emit one job each into it, all of which must be run.
-    pub fn expect_emitted(&self, queue: &str, parents: &[NewJob]) -> QueueDefinition {
+    pub fn expect_emitted(&mut self, queue: &str, parents: &[NewJob]) -> QueueDefinition {
         let definition = QueueDefinition::new(QueueName::new(queue).unwrap(), PARTITIONS);
         self.runtime.block_on(self.broker.create(&definition)).unwrap();
         for parent in parents {
@@ -249,6 +252,7 @@ impl Fleet {
             let key = format!("{queue}/{}", parent.key);
             self.producer.enqueued(&Job::new(id.to_string(), key, parent.version)).unwrap();
         }
+        self.queues.push(definition.clone());
         definition
     }
 
@@ -268,6 +272,17 @@ impl Fleet {
         self.server.command(&command).unwrap().as_str().unwrap().to_owned()
     }
 
+    /// What only a settle with an effect on this key contains: for a proxy to look for.
+    pub fn settle_of(&self, key: &str) -> Vec<u8> {
+        self.queue.partition(partition_of(key.as_bytes(), PARTITIONS)).entity(key.as_bytes())
+    }
+
+    /// What only a claim of this partition with empty lanes contains.
+    pub fn claim_of(&self, partition: u16) -> Vec<u8> {
+        let stream = self.queue.partition(partition).stream;
+        format!("200\r\n$7\r\nSTREAMS\r\n${}\r\n{stream}\r\n", stream.len()).into_bytes()
+    }
+
     /// Every dead letter of the test queue.
     pub fn dead(&self) -> Vec<DeadView> {
         let connection = self.connection();
@@ -277,8 +292,12 @@ impl Fleet {
 
     /// Every partition of the test queue, or nothing while Redis is away.
     pub fn partitions(&self) -> Vec<PartitionView> {
+        self.partitions_in(&self.queue)
+    }
+
+    fn partitions_in(&self, queue: &QueueDefinition) -> Vec<PartitionView> {
         let connection = self.connection();
-        self.runtime.block_on(connection.partitions(&self.queue)).unwrap_or_default()
+        self.runtime.block_on(connection.partitions(queue)).unwrap_or_default()
     }
 
     /// How many partitions each owner has, by its incarnation in Redis.
@@ -323,9 +342,13 @@ impl Fleet {
     /// The same, with a deadline of its own.
     pub fn wait_settled_within(&self, deadline: Duration) {
         eventually(deadline, "everything settled", || {
-            let views = self.partitions();
             let empty = |view: &PartitionView| view.ready == 0 && view.claimed == 0 && view.outbox == 0;
-            (!views.is_empty() && views.iter().all(empty)).then_some(())
+            // In the order in which jobs are emitted from one into the next.
+            let settled = self.queues.iter().all(|queue| {
+                let views = self.partitions_in(queue);
+                !views.is_empty() && views.iter().all(empty)
+            });
+            settled.then_some(())
         });
     }
 
@@ -372,9 +395,15 @@ impl Fleet {
         let mut keys: Vec<Vec<u8>> = jobs.iter().map(|job| job.key.as_bytes().to_vec()).collect();
         keys.sort();
         keys.dedup();
-        let applied = self.entities(&keys).into_iter().zip(&keys).map(|(entity, key)| {
-            (String::from_utf8(key.clone()).unwrap(), entity.map_or(0, |entity| entity.changes))
-        });
+        let mut applied = Vec::new();
+        for queue in &self.queues {
+            let (name, entities) = (queue.name.as_str(), self.entities_in(queue, &keys));
+            for (entity, key) in entities.into_iter().zip(&keys) {
+                let key = std::str::from_utf8(key).unwrap();
+                let key = if name == QUEUE { key.to_owned() } else { format!("{name}/{key}") };
+                applied.push((key, entity.map_or(0, |entity| entity.changes)));
+            }
+        }
         let history = self.history();
         assert_no_node_beside_itself(&history);
         let report = check(&history, &self.expectations().applied(applied));
@@ -384,8 +413,18 @@ impl Fleet {
 
     /// Entities by key.
     pub fn entities(&self, keys: &[Vec<u8>]) -> Vec<Option<EntityView>> {
+        self.entities_in(&self.queue, keys)
+    }
+
+    /// Entities of another queue by key.
+    pub fn entities_in(&self, queue: &QueueDefinition, keys: &[Vec<u8>]) -> Vec<Option<EntityView>> {
         let connection = self.connection();
-        self.runtime.block_on(connection.entities(&self.queue, keys)).unwrap()
+        self.runtime.block_on(connection.entities(queue, keys)).unwrap()
+    }
+
+    /// One entity.
+    pub fn entity(&self, key: &str) -> Option<EntityView> {
+        self.entities(&[key.as_bytes().to_vec()]).pop().flatten()
     }
 
     /// Waits until so many runs have been started in all.
