@@ -1,1 +1,78 @@
-//! gristmill-cli
+//! The command line, as a library: a worker of one's own is this whole program with its own handlers.
+//!
+//! In reading order:
+//!
+//! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
+//! * [`settings`]: every layer of them, checked.
+//! * [`node`]: run until a signal, then drain.
+//! * `enqueue`, `queues`, `dead`, `doctor`, `dev`: a file per command, with a folder where it has parts.
+//! * [`logging`], `output`, [`exit`]: where words go.
+//!
+//! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
+//! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to enqueue.
+
+mod args;
+pub mod exit;
+pub mod logging;
+pub mod node;
+#[allow(dead_code, reason = "used by the commands that follow")]
+mod output;
+pub mod settings;
+
+use args::{Arguments, Command, ConfigCommand};
+use clap::Parser;
+use exit::{End, Failure};
+use gristmill_handler::Registry;
+use settings::Settings;
+use std::process::ExitCode;
+
+/// The whole program: reads the arguments of this process and does what they ask for, with these handlers.
+///
+/// The exit code is 0 when done, 1 when failed, 2 for wrong usage or settings, 3 when done in part, 4 when a node left
+/// while handlers could not be stopped.
+#[must_use]
+pub fn main(registry: Registry) -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version come this way too, with code 0.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match run(&arguments, registry) {
+        Ok(end) => end.into(),
+        Err(failure) => {
+            output::complain(&format!("gristmill: {failure}"));
+            failure.code()
+        }
+    }
+}
+
+fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
+    let settings = Settings::load(&arguments.layers()?)?;
+    logging::start(&settings);
+    match &arguments.command {
+        Command::Node(_) => node::command(&settings, registry),
+        Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),
+        _ => Err(Failure::Failed("not there yet".into())),
+    }
+}
+
+fn show(settings: &Settings, json: bool) -> Result<End, Failure> {
+    let entries = settings.entries();
+    if json {
+        let entry = |entry: &settings::Entry| {
+            (entry.key.clone(), serde_json::json!({ "value": entry.value, "from": entry.origin }))
+        };
+        let all: serde_json::Map<String, serde_json::Value> = entries.iter().map(entry).collect();
+        output::print(&serde_json::Value::Object(all).to_string())?;
+    } else {
+        let mut table = output::Table::new(&["setting", "value", "from"]);
+        for entry in entries {
+            table.row(vec![entry.key, entry.value.to_string(), entry.origin]);
+        }
+        output::print(&table.render())?;
+    }
+    Ok(End::Done)
+}

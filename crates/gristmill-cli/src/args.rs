@@ -1,0 +1,217 @@
+//! The arguments of every command.
+
+use crate::settings::{Layers, Override, SettingsError};
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "\
+Results go to standard output, messages and the log to standard error.
+
+Exit codes:
+  0  done (a node: drained, also when jobs were handed back)
+  1  failed, or `doctor` found something bad
+  2  wrong usage or wrong settings
+  3  done in part: `enqueue` met bad lines and enqueued the others
+  4  a node left while handlers could not be stopped; their jobs run again elsewhere";
+
+/// Jobs from Redis streams: in order per key, each effect once.
+#[derive(Parser)]
+#[command(version, about, after_help = EXIT_CODES, max_term_width = 110)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArguments,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args)]
+pub(crate) struct SettingsArguments {
+    /// A settings file, instead of one per environment
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "env", env = "GRISTMILL_CONFIG")]
+    config: Option<PathBuf>,
+    /// The environment: its settings are in ENV.toml in the settings folder
+    #[arg(long, global = true, env = "GRISTMILL_ENV")]
+    env: Option<String>,
+    /// The folder with a settings file per environment
+    #[arg(long, global = true, value_name = "DIR", default_value = "config", env = "GRISTMILL_CONFIG_DIR")]
+    config_dir: PathBuf,
+    /// The address of Redis (redis.url); passwords belong in redis.password_file, since others see arguments
+    #[arg(long, global = true, value_name = "URL")]
+    redis: Option<String>,
+    /// Any setting: SECTION.KEY=VALUE, as often as needed
+    #[arg(long, global = true, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Claim jobs and run their handlers until SIGTERM or Ctrl-C, then drain
+    Node(NodeArguments),
+    /// Enqueue newline-delimited JSON, plain or gzip
+    Enqueue(EnqueueArguments),
+    /// How every queue stands
+    Queues {
+        /// One JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Dead letters
+    #[command(subcommand)]
+    Dead(DeadCommand),
+    /// Judge the server and the queues; each finding says how to mend it
+    Doctor {
+        /// One JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// The settings
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// A private Redis and a node, for trying things; both end with this command
+    Dev(DevArguments),
+}
+
+#[derive(Args)]
+pub(crate) struct NodeArguments {
+    /// The queues to serve (queues): name or name:partitions, separated by commas
+    #[arg(long, value_name = "QUEUES")]
+    queues: Option<String>,
+    /// The node's name (node.name)
+    #[arg(long)]
+    name: Option<String>,
+    /// How many handlers may run at a time (node.slots)
+    #[arg(long)]
+    slots: Option<String>,
+}
+
+#[derive(Args)]
+#[command(group = ArgGroup::new("fields").multiple(true).args(["id", "key", "version"]).requires("kind"), after_help = LINES)]
+pub(crate) struct EnqueueArguments {
+    /// The queue
+    pub(crate) queue: String,
+    /// The file to read, or - for standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: PathBuf,
+    /// Every line is the payload of a job of this kind; id, key and version are fields of it
+    #[arg(long, requires = "key")]
+    pub(crate) kind: Option<String>,
+    /// With --kind: the field that holds the job's id; without it, repeats cannot be known
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) id: Option<String>,
+    /// With --kind: the field that holds the key
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) key: Option<String>,
+    /// With --kind: the field that holds the version; 0 without it
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) version: Option<String>,
+    /// Make the queue if there is none
+    #[arg(long)]
+    pub(crate) create: bool,
+    /// With --create: its number of partitions, fixed from then on [default: 64]
+    #[arg(long, requires = "create", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) partitions: Option<u16>,
+    /// The summary as one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const LINES: &str = "\
+A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …}: key, kind and payload are required, the payload is any
+JSON. With --kind the whole line is the payload instead, byte for byte.
+
+A bad line is reported with its number and reason, and the others are enqueued (exit code 3). Jobs with ids can be
+enqueued again at any time: what is known already is counted as a duplicate.";
+
+#[derive(Subcommand)]
+pub(crate) enum DeadCommand {
+    /// List them, oldest first
+    List {
+        /// Only of this queue
+        queue: Option<String>,
+        /// How many at most
+        #[arg(long, default_value_t = 50)]
+        limit: usize,
+        /// One JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Every setting, where it came from, and no secrets
+    Show {
+        /// One JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct DevArguments {
+    /// The port of the private Redis; a free one where it is 0
+    #[arg(long, default_value_t = 0)]
+    pub(crate) port: u16,
+    /// The queues to serve [default: dev:8]
+    #[arg(long, value_name = "QUEUES")]
+    queues: Option<String>,
+}
+
+impl Arguments {
+    /// The layers of settings that these arguments ask for.
+    pub(crate) fn layers(&self) -> Result<Layers, SettingsError> {
+        let file = match (&self.settings.config, &self.settings.env) {
+            (Some(file), _) => Some(file.clone()),
+            (None, Some(env)) => Some(self.settings.config_dir.join(format!("{env}.toml"))),
+            (None, None) => None,
+        };
+        let mut overrides = Vec::new();
+        let mut over = |key: &str, value: &Option<String>, origin: &str| {
+            if let Some(value) = value {
+                overrides.push(Override { key: key.into(), value: value.clone(), origin: origin.into() });
+            }
+        };
+        for text in &self.settings.set {
+            let (key, value) = text.split_once('=').unwrap_or(("", text));
+            over(key, &Some(value.to_owned()), "--set");
+        }
+        over("redis.url", &self.settings.redis, "--redis");
+        match &self.command {
+            Command::Node(node) => {
+                over("queues", &node.queues, "--queues");
+                over("node.name", &node.name, "--name");
+                over("node.slots", &node.slots, "--slots");
+            }
+            Command::Dev(dev) => over("queues", &dev.queues, "--queues"),
+            _ => {}
+        }
+        Ok(Layers { file, overrides, ..Layers::default() }.with_process_environment()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn fields_are_named_only_for_lines_that_are_payloads() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert!(parse("gristmill enqueue q --from - --kind k --key k --id i").is_ok());
+        for refused in [
+            "gristmill enqueue q --from - --key k",
+            "gristmill enqueue q --from - --kind k",
+            "gristmill enqueue q --from - --partitions 8",
+            "gristmill enqueue q --from - --create --partitions 0",
+            "gristmill enqueue q",
+            "gristmill --config a --env b queues",
+        ] {
+            assert!(parse(refused).is_err(), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! `gristmill` without handlers: everything but `node`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    gristmill_cli::main(gristmill_handler::Registry::new())
+}

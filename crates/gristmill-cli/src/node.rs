@@ -1,0 +1,135 @@
+//! The command `node`, and the same for programs of one's own: [`run`] until a signal, drain, say how it went.
+//!
+//! ```text
+//!   start ──▶ ready ──SIGTERM or Ctrl-C──▶ draining ──▶ the drain line on stdout, exit
+//!                                            └─ a second signal: to the hard stop at once
+//! ```
+//!
+//! Two runtimes: the node and its handlers have one, signals and the drain another, on the calling thread. So a handler
+//! that blocks every thread of the first delays neither the drain nor the exit.
+
+use crate::exit::{End, Failure};
+use crate::output;
+use crate::settings::Settings;
+use gristmill_handler::Registry;
+use gristmill_node::{DrainReport, Node, NodeConfig, NodeError};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What the plain program says, which has no handlers.
+const NO_HANDLERS: &str = "\
+this program has no handlers: every job it claimed would become a dead letter (unknown kind).
+Handlers come from a program of your own, twenty lines long:
+
+    fn main() -> std::process::ExitCode {
+        gristmill::main(gristmill::Registry::new().kind(\"price.changed\", reprice))
+    }
+
+It has this same command line: `your-program node --queues orders:64`. The README begins with a whole one;
+`gristmill dev` runs a node with handlers for trying things.";
+
+/// How a node left.
+#[derive(Debug)]
+pub enum Left {
+    /// It was asked to and drained.
+    Drained(DrainReport),
+    /// It was asked to before Redis answered for the first time; it never held a job.
+    NeverStarted,
+    /// It was asked to, and did not end inside window and grace. Its leases expire by themselves.
+    Overdue,
+    /// A part of it failed too often; what could be handed back was.
+    GaveUp(NodeError, DrainReport),
+}
+
+/// The command.
+pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Failure> {
+    let left = run(settings.node()?, registry)?;
+    match left {
+        Left::Drained(report) => {
+            output::print(&report.to_string())?;
+            Ok(if report.abandoned == 0 { End::Done } else { End::Abandoned })
+        }
+        Left::NeverStarted => {
+            output::print("drained: finished=0 handed_back=0 abandoned=0 took_ms=0")?;
+            Ok(End::Done)
+        }
+        Left::Overdue => {
+            output::complain("the drain did not end inside its window and grace; what ran is abandoned");
+            Ok(End::Abandoned)
+        }
+        Left::GaveUp(error, report) => {
+            output::print(&report.to_string())?;
+            Err(Failure::Failed(error.to_string()))
+        }
+    }
+}
+
+/// Runs a node on runtimes of its own until SIGTERM or SIGINT, then drains it. Waits for Redis as long as it takes.
+///
+/// Threads that handlers block are left behind: the caller should end the process soon.
+///
+/// # Errors
+/// [`Failure`] where settings, handlers or queues cannot be, or the system refuses threads.
+pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
+    if registry.kinds().next().is_none() {
+        return Err(Failure::Usage(NO_HANDLERS.into()));
+    }
+    let handlers = Builder::new_multi_thread().enable_all().thread_name("gristmill-node").build()?;
+    let control = Builder::new_current_thread().enable_all().build()?;
+    let left = control.block_on(until_left(&handlers, config, registry));
+    handlers.shutdown_background();
+    left
+}
+
+async fn until_left(handlers: &Runtime, config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
+    let mut signals = Signals::listen()?;
+    let allowed = config.drain_window + config.drain_grace;
+    let kinds = registry.kinds().collect::<Vec<_>>().join(", ");
+    let starting = handlers.spawn(Node::start(config, registry));
+    let mut node = tokio::select! {
+        started = starting => started
+            .map_err(|error| Failure::Failed(format!("the node's start ended early: {error}")))?
+            .map_err(refused)?,
+        () = signals.next() => return Ok(Left::NeverStarted),
+    };
+    tracing::info!(node = %node.incarnation(), kinds, "ready");
+    let failure = tokio::select! {
+        failure = node.failure() => Some(failure),
+        () = signals.next() => None,
+    };
+    let drain = async {
+        match failure {
+            // Nothing of it can be trusted to finish: straight to the hard stop.
+            Some(failure) => Left::GaveUp(failure, node.drain(std::future::ready(())).await),
+            None => Left::Drained(node.drain(signals.next()).await),
+        }
+    };
+    Ok(tokio::time::timeout(allowed, drain).await.unwrap_or(Left::Overdue))
+}
+
+fn refused(error: NodeError) -> Failure {
+    match error {
+        NodeError::Config(_) | NodeError::Registry(_) => Failure::Usage(error.to_string()),
+        other => Failure::Failed(other.to_string()),
+    }
+}
+
+/// The two signals that ask a process to leave.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The next of either.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

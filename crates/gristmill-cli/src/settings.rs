@@ -1,0 +1,362 @@
+//! What the program is told, from all layers: checked, with the origin of every value, and without secrets in sight.
+//!
+//! * `layers`: built-in defaults, a file, the environment, the command line, merged by the `config` crate;
+//! * `check`: every key known, every value of its type, or a complaint that says which key, what was expected, what
+//!   came and from where;
+//! * `redis`: the address, its password and certificates;
+//! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
+//!
+//! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
+//! the list of what is known.
+
+mod check;
+mod layers;
+mod redis;
+mod shown;
+
+pub use layers::{Layers, Override};
+pub use shown::Entry;
+
+use gristmill_broker::RedisConfig;
+use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
+use gristmill_job::{JobLimits, QueueName, RetryPolicy};
+use gristmill_node::{NodeConfig, QueueConfig};
+use serde::{Deserialize, Deserializer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// The file that is built in.
+pub const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");
+
+/// All settings, with where each came from.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    redis: RedisSection,
+    node: NodeSection,
+    #[serde(deserialize_with = "texts_or_commas")]
+    queues: Vec<String>,
+    lease: LeaseSection,
+    drain: DrainSection,
+    handover: HandoverSection,
+    window: WindowSection,
+    job: JobSection,
+    seen: SeenSection,
+    retry: RetrySection,
+    log: LogSection,
+    #[serde(skip)]
+    origins: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RedisSection {
+    url: String,
+    url_file: String,
+    password_file: String,
+    ca_file: String,
+    connect_timeout_ms: u64,
+    response_timeout_ms: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NodeSection {
+    name: String,
+    slots: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LeaseSection {
+    ttl_ms: u64,
+    renewal_ms: u64,
+    margin_ms: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DrainSection {
+    window_ms: u64,
+    grace_ms: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HandoverSection {
+    wait_ms: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowSection {
+    jobs: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JobSection {
+    max_bytes: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeenSection {
+    window_ms: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RetrySection {
+    base_ms: u64,
+    cap_ms: u64,
+    floor_ms: u64,
+    max_attempts: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LogSection {
+    level: String,
+    format: String,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// One thing that is wrong with the settings.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// A key that nothing reads.
+    #[error("{key}: there is no such setting (from {origin}){}", meant(suggestion.as_deref()))]
+    UnknownKey {
+        /// The key, with its section.
+        key: String,
+        /// Where it came from.
+        origin: String,
+        /// The known key that is nearest, if one is near.
+        suggestion: Option<String>,
+    },
+    /// A value that cannot be.
+    #[error("{key}: expected {expected}, got {got} (from {origin})")]
+    WrongValue {
+        /// The key, with its section.
+        key: String,
+        /// What was expected.
+        expected: String,
+        /// What came; secrets are left out.
+        got: String,
+        /// Where it came from.
+        origin: String,
+    },
+    /// A layer that cannot be read.
+    #[error("{0}")]
+    Layer(String),
+}
+
+fn meant(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(String::new, |key| format!("; did you mean {key}?"))
+}
+
+/// Everything that is wrong with the settings, a line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsError {
+    /// Never empty.
+    pub faults: Vec<Fault>,
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, fault) in self.faults.iter().enumerate() {
+            write!(f, "{}{fault}", if n == 0 { "" } else { "\n" })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl From<Fault> for SettingsError {
+    fn from(fault: Fault) -> Self {
+        Self { faults: vec![fault] }
+    }
+}
+
+impl Settings {
+    /// Reads and merges the layers, and checks every key and every value by itself.
+    ///
+    /// # Errors
+    /// Every unknown key and wrong value at once.
+    pub fn load(layers: &Layers) -> Result<Self, SettingsError> {
+        let merged = layers.merge()?;
+        let origins = check::check(&merged)?;
+        let mut settings: Self =
+            merged.try_deserialize().map_err(|error| Fault::Layer(format!("the settings: {error}")))?;
+        settings.origins = origins;
+        settings.log_format()?;
+        crate::logging::filter(&settings.log.level)
+            .map_err(|why| settings.wrong("log.level", format!("a level or directives ({why})"), None))?;
+        Ok(settings)
+    }
+
+    /// How Redis is reached; reads the files that hold secrets.
+    ///
+    /// # Errors
+    /// A file that cannot be read, an address that cannot be, or values that do not go together.
+    pub fn redis(&self) -> Result<RedisConfig, SettingsError> {
+        redis::config(self)
+    }
+
+    /// What a node is told, checked.
+    ///
+    /// # Errors
+    /// Values that cannot be, or do not go together.
+    pub fn node(&self) -> Result<NodeConfig, SettingsError> {
+        let mut config = NodeConfig::new(self.node_name(), self.redis()?, self.queues()?);
+        config.slots = bounded(self.node.slots);
+        config.lease_ttl = Duration::from_millis(self.lease.ttl_ms);
+        config.lease_renewal = Duration::from_millis(self.lease.renewal_ms);
+        config.lease_margin = Duration::from_millis(self.lease.margin_ms);
+        config.handover_wait = Duration::from_millis(self.handover.wait_ms);
+        config.drain_window = Duration::from_millis(self.drain.window_ms);
+        config.drain_grace = Duration::from_millis(self.drain.grace_ms);
+        config.window_jobs = bounded(self.window.jobs);
+        config.window_bytes = bounded(self.window.bytes);
+        config.max_envelope_bytes = bounded(self.job.max_bytes);
+        config.seen_window = Duration::from_millis(self.seen.window_ms);
+        config.check().map_err(|error| {
+            let key = if error.setting.starts_with("queues.retry.") {
+                error.setting.trim_start_matches("queues.")
+            } else {
+                error.setting
+            };
+            self.wrong(key, error.expected, Some(error.got))
+        })?;
+        Ok(config)
+    }
+
+    /// The queues to serve.
+    ///
+    /// # Errors
+    /// A queue that is not `name` or `name:partitions`, and retries that cannot be.
+    pub fn queues(&self) -> Result<Vec<QueueConfig>, SettingsError> {
+        let retry = self.retry()?;
+        let read = |text: &String| {
+            let (name, partitions) = match text.split_once(':') {
+                Some((name, partitions)) => (name, partitions.parse().ok()),
+                None => (text.as_str(), Some(DEFAULT_PARTITIONS)),
+            };
+            let wrong = |expected: String| self.wrong("queues", expected, Some(format!("{text:?}")));
+            let name = QueueName::new(name).map_err(|_| {
+                wrong("name or name:partitions, where a name is 1 to 64 of a-z, 0-9, '.', '_' and '-'".into())
+            })?;
+            let legal = partitions.filter(|count| (1..=MAX_PARTITIONS).contains(count));
+            let partitions = legal
+                .ok_or_else(|| wrong(format!("name:partitions with 1 to {MAX_PARTITIONS} partitions")))?;
+            Ok(QueueConfig { name, partitions, retry: retry.clone() })
+        };
+        self.queues.iter().map(read).collect()
+    }
+
+    fn retry(&self) -> Result<RetryPolicy, SettingsError> {
+        let RetrySection { base_ms, cap_ms, floor_ms, max_attempts } = self.retry;
+        if cap_ms < base_ms.max(floor_ms) {
+            let expected = format!("at least retry.base_ms ({base_ms}) and retry.floor_ms ({floor_ms})");
+            return Err(self.wrong("retry.cap_ms", expected, Some(format!("{cap_ms} ms"))).into());
+        }
+        Ok(RetryPolicy {
+            base: Duration::from_millis(base_ms),
+            cap: Duration::from_millis(cap_ms),
+            floor: Duration::from_millis(floor_ms),
+            max_attempts: u32::try_from(max_attempts).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// What a job may be.
+    #[must_use]
+    pub fn job_limits(&self) -> JobLimits {
+        JobLimits { max_envelope_bytes: bounded(self.job.max_bytes) }
+    }
+
+    /// Level or directives of the log.
+    #[must_use]
+    pub fn log_level(&self) -> &str {
+        &self.log.level
+    }
+
+    /// How log lines look.
+    ///
+    /// # Errors
+    /// A word that is neither.
+    pub fn log_format(&self) -> Result<LogFormat, SettingsError> {
+        match self.log.format.as_str() {
+            "human" => Ok(LogFormat::Human),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(self.wrong("log.format", "human or json".into(), None).into()),
+        }
+    }
+
+    fn node_name(&self) -> String {
+        if !self.node.name.is_empty() {
+            return self.node.name.clone();
+        }
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let name = kernel.or_else(|| std::env::var("HOSTNAME").ok()).unwrap_or_default();
+        match name.trim() {
+            "" => "node".into(),
+            name => name.into(),
+        }
+    }
+
+    fn origin(&self, key: &str) -> String {
+        let known = self.origins.get(key).or_else(|| self.origins.get(key.split('.').next()?));
+        known.cloned().unwrap_or_else(|| layers::BUILT_IN.into())
+    }
+
+    /// A complaint about a key; where `got` is missing, the value as it stands.
+    fn wrong(&self, key: &str, expected: String, got: Option<String>) -> Fault {
+        let got = got.unwrap_or_else(|| {
+            let entries = self.entries();
+            entries.iter().find(|entry| entry.key == key).map_or_else(String::new, |entry| entry.shown())
+        });
+        Fault::WrongValue { key: key.into(), expected, got, origin: self.origin(key) }
+    }
+}
+
+fn bounded(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// A list of texts, or one text with commas, as the environment has it.
+fn texts_or_commas<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Texts(Vec<String>),
+        Commas(String),
+    }
+    Ok(match Form::deserialize(deserializer)? {
+        Form::Texts(texts) => texts,
+        Form::Commas(text) => {
+            text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+        }
+    })
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.entries().iter().map(|entry| (&entry.key, entry.shown()))).finish()
+    }
+}
+
+#[cfg(test)]
+#[path = "settings/settings_tests.rs"]
+mod tests;

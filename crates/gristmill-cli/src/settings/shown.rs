@@ -1,0 +1,63 @@
+//! The settings as a person may see them.
+
+use super::{Settings, check};
+use gristmill_broker::RedisConfig;
+use serde_json::{Value, json};
+
+/// One setting.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The key, with its section.
+    pub key: String,
+    /// Its value; an address without user and password.
+    pub value: Value,
+    /// Where it came from.
+    pub origin: String,
+}
+
+impl Entry {
+    pub(super) fn shown(&self) -> String {
+        self.value.to_string()
+    }
+}
+
+impl Settings {
+    /// Every setting in the order of the built-in file, secrets left out.
+    #[must_use]
+    pub fn entries(&self) -> Vec<Entry> {
+        let Self { redis, node, queues, lease, drain, handover, window, job, seen, retry, log, origins: _ } =
+            self;
+        let entries = [
+            ("queues", json!(queues)),
+            ("redis.url", json!(RedisConfig::new(redis.url.clone()).redacted_url())),
+            ("redis.url_file", json!(redis.url_file)),
+            ("redis.password_file", json!(redis.password_file)),
+            ("redis.ca_file", json!(redis.ca_file)),
+            ("redis.connect_timeout_ms", json!(redis.connect_timeout_ms)),
+            ("redis.response_timeout_ms", json!(redis.response_timeout_ms)),
+            ("node.name", json!(node.name)),
+            ("node.slots", json!(node.slots)),
+            ("lease.ttl_ms", json!(lease.ttl_ms)),
+            ("lease.renewal_ms", json!(lease.renewal_ms)),
+            ("lease.margin_ms", json!(lease.margin_ms)),
+            ("drain.window_ms", json!(drain.window_ms)),
+            ("drain.grace_ms", json!(drain.grace_ms)),
+            ("handover.wait_ms", json!(handover.wait_ms)),
+            ("window.jobs", json!(window.jobs)),
+            ("window.bytes", json!(window.bytes)),
+            ("job.max_bytes", json!(job.max_bytes)),
+            ("seen.window_ms", json!(seen.window_ms)),
+            ("retry.base_ms", json!(retry.base_ms)),
+            ("retry.cap_ms", json!(retry.cap_ms)),
+            ("retry.floor_ms", json!(retry.floor_ms)),
+            ("retry.max_attempts", json!(retry.max_attempts)),
+            ("log.level", json!(log.level)),
+            ("log.format", json!(log.format)),
+        ];
+        debug_assert!(check::SECRET.iter().all(|secret| entries.iter().any(|(key, _)| key == secret)));
+        entries
+            .into_iter()
+            .map(|(key, value)| Entry { key: key.into(), value, origin: self.origin(key) })
+            .collect()
+    }
+}
