@@ -1,5 +1,7 @@
 //! Asks both sides the same and compares the answers.
 
+use crate::given::{Given, rounded};
+use crate::heard;
 use crate::plan::{self, ACTORS, Knows, Number, Operation, Span, Which};
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Call, Guard};
@@ -11,7 +13,7 @@ use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::model::Model;
 use gristmill_broker::{
     Connection, Emit, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
-    Settle, Settled, Verdict,
+    Settle, Verdict,
 };
 use gristmill_job::{
     DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis,
@@ -19,92 +21,6 @@ use gristmill_job::{
 use gristmill_testkit::server::Server;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// What each side was given, in the order it was given.
-#[derive(Default)]
-pub(crate) struct Given {
-    places: Vec<Place>,
-    epochs: Vec<Epoch>,
-    before: [Before; ACTORS],
-    cursors: [Place; ACTORS],
-}
-
-impl Given {
-    /// The same for both sides if it was given at the same step.
-    fn place(&self, place: Place) -> Place {
-        match self.places.iter().position(|known| *known == place) {
-            Some(index) => Place { ms: 0, seq: index as u64 + 1 },
-            None => place,
-        }
-    }
-
-    pub(crate) fn epoch(&self, epoch: Epoch) -> Epoch {
-        self.epochs.iter().position(|known| *known == epoch).map_or(epoch, |index| Epoch(index as u64 + 1))
-    }
-
-    /// `waiting <place>` and `incarnation#epoch` with what was given replaced by its order.
-    pub(crate) fn text(&self, text: &str) -> String {
-        if let Some((who, epoch)) = text.split_once('#') {
-            return format!("{who}#{}", epoch.parse().map_or(0, |epoch| self.epoch(Epoch(epoch)).0));
-        }
-        match text.split_once(' ') {
-            Some(("waiting", place)) => format!("waiting {}", self.place_text(place)),
-            _ => text.to_owned(),
-        }
-    }
-
-    pub(crate) fn place_text(&self, place: &str) -> String {
-        place.parse().map_or_else(|_| place.to_owned(), |place| self.place(place).to_string())
-    }
-
-    fn entry(&self, mut entry: gristmill_broker::Entry) -> gristmill_broker::Entry {
-        entry.place = self.place(entry.place);
-        entry.state.due_in = rounded(entry.state.due_in);
-        entry
-    }
-
-    fn answer(&self, answer: Answer) -> Answer {
-        match answer {
-            Answer::Claimed(entries) => Answer::Claimed(entries.into_iter().map(|e| self.entry(e)).collect()),
-            Answer::Recovered { entries, next } => Answer::Recovered {
-                entries: entries.into_iter().map(|e| self.entry(e)).collect(),
-                next: self.place(next),
-            },
-            Answer::Settled { jobs, first } => {
-                let job = |job| match job {
-                    // The servers' words differ between releases.
-                    Settled::Rejected(why) => Settled::Rejected(why.chars().take(9).collect()),
-                    other => other,
-                };
-                Answer::Settled { jobs: jobs.into_iter().map(job).collect(), first }
-            }
-            other => other,
-        }
-    }
-
-    fn acquired(&mut self, who: usize, acquired: Acquired) -> Acquired {
-        match acquired {
-            Acquired::Granted(epoch) => {
-                self.epochs.push(epoch);
-                Acquired::Granted(self.epoch(epoch))
-            }
-            Acquired::Held { owner, epoch, left, wanted_by } => {
-                Acquired::Held { owner, epoch: self.epoch(epoch), left: rounded(left), wanted_by }
-            }
-            Acquired::Changed(before) => {
-                self.before[who] = before.clone();
-                let epoch = before.epoch.parse().map_or(before.epoch, |e| self.epoch(Epoch(e)).to_string());
-                Acquired::Changed(Before { owner: before.owner, epoch, least: 0 })
-            }
-            other => other,
-        }
-    }
-}
-
-/// An hour from a moment ago is an hour.
-pub(crate) fn rounded(time: Duration) -> Duration {
-    Duration::from_secs((time.as_secs() + 300) / 600 * 600)
-}
 
 struct Tenure {
     real: Fence,
@@ -444,57 +360,8 @@ impl Both {
         }
         let (real, model) = (self.given[0].answer(real), self.given[1].answer(model));
         let answer = agree(real, model)?;
-        self.hear_answer(call, &answer);
+        heard::words(call, &answer, &mut self.heard);
         Ok(())
-    }
-
-    fn hear_answer(&mut self, call: &plan::Call, answer: &Answer) {
-        let refused_gap = matches!(answer, Answer::Refused(Refusal::Gap { .. }));
-        let refused = matches!(answer, Answer::Refused(_));
-        let already = matches!(answer, Answer::Already);
-        self.heard.push(match call {
-            plan::Call::Claim { .. } if refused_gap => "claim:refused gap",
-            plan::Call::Claim { .. } if refused => "claim:refused fenced",
-            plan::Call::Claim { .. } if already => "claim:already",
-            plan::Call::Claim { .. } => "claim:claimed",
-            plan::Call::Recover { .. } if refused => "recover:refused",
-            plan::Call::Recover { .. } if already => "recover:already",
-            plan::Call::Recover { .. } => "recover:recovered",
-            plan::Call::Settle { .. } if refused => "settle:refused",
-            plan::Call::Settle { .. } => "settle:answered",
-            plan::Call::HandBack { .. } if refused_gap => "hand_back:refused gap",
-            plan::Call::HandBack { .. } if refused => "hand_back:refused fenced",
-            plan::Call::HandBack { .. } => "hand_back:done",
-            plan::Call::Forward { .. } if refused => "forward:refused",
-            plan::Call::Forward { .. } => "forward:done",
-            plan::Call::Release if refused => "release:refused",
-            plan::Call::Release => "release:done",
-        });
-        match answer {
-            Answer::Recovered { entries, next } => {
-                if *next != Place::ZERO {
-                    self.heard.push("recover:more");
-                }
-                self.heard.extend(entries.iter().map(|entry| match entry.recovered {
-                    true => "recover:of another",
-                    false => "recover:handed back",
-                }));
-            }
-            Answer::Settled { jobs, first } => {
-                self.heard.push(if *first { "settle:first" } else { "settle:repeat" });
-                self.heard.extend(jobs.iter().map(|job| match job {
-                    Settled::Done => "settled:done",
-                    Settled::Stale => "settled:stale",
-                    Settled::Duplicate => "settled:duplicate",
-                    Settled::Retried => "settled:retried",
-                    Settled::Dead => "settled:dead",
-                    Settled::Gone => "settled:gone",
-                    Settled::AtTurn(_) => "settled:at_turn",
-                    Settled::Rejected(_) => "settled:rejected",
-                }));
-            }
-            _ => {}
-        }
     }
 
     /// The call with each side's own places. `None` where it has nothing to name.

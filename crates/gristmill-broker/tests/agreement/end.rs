@@ -1,6 +1,7 @@
 //! Compares everything that is stored.
 
-use crate::both::{Both, Given, id, key, rounded};
+use crate::both::{Both, id, key};
+use crate::given::{Given, rounded};
 use crate::plan::{IDS, KEYS};
 use gristmill_broker::inspect::PartitionView;
 use gristmill_broker::{Fence, Incarnation};
@@ -114,12 +115,18 @@ fn states(both: &mut Both) -> Result<(), String> {
 }
 
 fn marks(both: &mut Both) -> Result<(), String> {
+    let mut commands = Vec::new();
     for number in 0..IDS {
         let name = both.keys.seen(id(number).as_bytes());
-        let standing = ask(both, &[b"GET", &name])?.as_str().map(|standing| both.given[0].text(standing));
-        let left = ask(both, &[b"PTTL", &name])?.as_int().unwrap_or_default();
-        let left = u64::try_from(left).ok().map(|ms| rounded(Duration::from_millis(ms)));
-        let now = both.model.now();
+        commands.push([b"GET".to_vec(), name.clone()]);
+        commands.push([b"PTTL".to_vec(), name]);
+    }
+    let replies = both.raw.pipeline(&commands).map_err(|error| error.to_string())?;
+    let now = both.model.now();
+    for (number, pair) in (0..IDS).zip(replies.chunks(2)) {
+        let standing = pair[0].as_str().map(|standing| both.given[0].text(standing));
+        let left = pair[1].as_int().and_then(|ms| u64::try_from(ms).ok());
+        let left = left.map(|ms| rounded(Duration::from_millis(ms)));
         let model = both.model.mark(&both.keys, &id(number)).map(|(standing, until)| {
             (both.given[1].text(&standing), until.map(|until| rounded(now.age_at(until))))
         });

@@ -2,7 +2,8 @@
 //! which one is not.
 //!
 //! * `fixture`: a private server with one queue, and short words for what tests do with it.
-//! * `replies`: every script's every reply.
+//! * `replies`: every script's every reply, but those of settle.
+//! * `settling`: every word of settle.
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `memory`: a server whose memory is full.
@@ -16,4 +17,5 @@ mod fixture;
 mod late;
 mod memory;
 mod replies;
+mod settling;
 mod traces;

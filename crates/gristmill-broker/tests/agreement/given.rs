@@ -1,0 +1,94 @@
+//! What each side was given, and its answers with that replaced by the order in which it was given.
+
+use crate::plan::ACTORS;
+use gristmill_broker::call::Answer;
+use gristmill_broker::lease::acquire::{Acquired, Before};
+use gristmill_broker::{Entry, Epoch, Settled};
+use gristmill_job::Place;
+use std::time::Duration;
+
+/// What each side was given, in the order it was given.
+#[derive(Default)]
+pub(crate) struct Given {
+    pub(crate) places: Vec<Place>,
+    epochs: Vec<Epoch>,
+    pub(crate) before: [Before; ACTORS],
+    pub(crate) cursors: [Place; ACTORS],
+}
+
+impl Given {
+    /// The same for both sides if it was given at the same step.
+    pub(crate) fn place(&self, place: Place) -> Place {
+        match self.places.iter().position(|known| *known == place) {
+            Some(index) => Place { ms: 0, seq: index as u64 + 1 },
+            None => place,
+        }
+    }
+
+    pub(crate) fn epoch(&self, epoch: Epoch) -> Epoch {
+        self.epochs.iter().position(|known| *known == epoch).map_or(epoch, |index| Epoch(index as u64 + 1))
+    }
+
+    /// `waiting <place>` and `incarnation#epoch` with what was given replaced by its order.
+    pub(crate) fn text(&self, text: &str) -> String {
+        if let Some((who, epoch)) = text.split_once('#') {
+            return format!("{who}#{}", epoch.parse().map_or(0, |epoch| self.epoch(Epoch(epoch)).0));
+        }
+        match text.split_once(' ') {
+            Some(("waiting", place)) => format!("waiting {}", self.place_text(place)),
+            _ => text.to_owned(),
+        }
+    }
+
+    pub(crate) fn place_text(&self, place: &str) -> String {
+        place.parse().map_or_else(|_| place.to_owned(), |place| self.place(place).to_string())
+    }
+
+    fn entry(&self, mut entry: Entry) -> Entry {
+        entry.place = self.place(entry.place);
+        entry.state.due_in = rounded(entry.state.due_in);
+        entry
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::Claimed(entries) => Answer::Claimed(entries.into_iter().map(|e| self.entry(e)).collect()),
+            Answer::Recovered { entries, next } => Answer::Recovered {
+                entries: entries.into_iter().map(|e| self.entry(e)).collect(),
+                next: self.place(next),
+            },
+            Answer::Settled { jobs, first } => {
+                let job = |job| match job {
+                    // The servers' words differ between releases.
+                    Settled::Rejected(why) => Settled::Rejected(why.chars().take(9).collect()),
+                    other => other,
+                };
+                Answer::Settled { jobs: jobs.into_iter().map(job).collect(), first }
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn acquired(&mut self, who: usize, acquired: Acquired) -> Acquired {
+        match acquired {
+            Acquired::Granted(epoch) => {
+                self.epochs.push(epoch);
+                Acquired::Granted(self.epoch(epoch))
+            }
+            Acquired::Held { owner, epoch, left, wanted_by } => {
+                Acquired::Held { owner, epoch: self.epoch(epoch), left: rounded(left), wanted_by }
+            }
+            Acquired::Changed(before) => {
+                self.before[who] = before.clone();
+                let epoch = before.epoch.parse().map_or(before.epoch, |e| self.epoch(Epoch(e)).to_string());
+                Acquired::Changed(Before { owner: before.owner, epoch, least: 0 })
+            }
+            other => other,
+        }
+    }
+}
+
+/// An hour from a moment ago is an hour.
+pub(crate) fn rounded(time: Duration) -> Duration {
+    Duration::from_secs((time.as_secs() + 300) / 600 * 600)
+}
