@@ -68,6 +68,13 @@ fn registry(role: Role, seen: Seen) -> Registry {
     }
 }
 
+/// The middle eight tenths in the order they came: at the ends a side warms up or winds down.
+fn without_ends(mut ages: Vec<f64>) -> Vec<f64> {
+    let tenth = ages.len() / 10;
+    ages.truncate(ages.len() - tenth);
+    ages.split_off(tenth)
+}
+
 /// A node, until it has settled what was expected or is told to leave.
 pub(crate) fn node(task: &Task) -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -89,7 +96,8 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         };
         let cpu = cost::cpu("self")?;
         let counts = node.drain(std::future::pending()).await.counts;
-        let mut ages = std::mem::take(&mut *seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner));
+        let ages = std::mem::take(&mut *seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut ages = without_ends(ages);
         let report = [
             ("rate", samples.rate(task.expect)),
             ("settled", settled(&counts) as f64),
@@ -183,6 +191,7 @@ pub(crate) fn bare(task: &Task) -> Outcome<()> {
             settled.map_err(|error| Failure::Broken(error.to_string()))??;
         }
         let settled = ages.len() as f64;
+        let mut ages = without_ends(ages);
         say(&[
             ("runs", settled),
             ("p50_ms", percentile(&mut ages, 0.50)),

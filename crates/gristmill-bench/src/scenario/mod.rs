@@ -1,11 +1,26 @@
 //! The scenarios, one private server each, and what is said at the end.
 
 mod drain;
+mod enqueue;
+mod latency;
+mod long;
+mod memory;
+mod recovery;
 
 use crate::failure::Outcome;
 use crate::ground::Ground;
 use crate::plan::{Only, Plan};
 use crate::report::{Figures, Table};
+
+type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
+
+const SCENARIOS: [(Only, Scenario); 5] = [
+    (Only::Drain, drain::run),
+    (Only::Enqueue, enqueue::run),
+    (Only::Latency, latency::run),
+    (Only::Memory, memory::run),
+    (Only::Recovery, recovery::run),
+];
 
 /// Runs what the plan wants, prints the table and the last line.
 pub(crate) fn all(plan: &Plan) -> Outcome<()> {
@@ -16,9 +31,14 @@ pub(crate) fn all(plan: &Plan) -> Outcome<()> {
         "bench: {} jobs a side and round, {} rounds, {} partitions, {} keys, {} bytes of payload",
         plan.jobs, plan.rounds, plan.partitions, plan.keys, plan.payload_bytes
     );
-    if plan.wants(Only::Drain) {
-        drain::run(&ground, &mut figures, &mut table)?;
+    if plan.long {
+        long::run(&ground, &mut figures, &mut table)?;
+    } else {
+        for (_, scenario) in SCENARIOS.iter().filter(|(which, _)| plan.wants(*which)) {
+            scenario(&ground, &mut figures, &mut table)?;
+        }
     }
+    table.row("tenures lost without a fault", figures.tenures_lost.to_string(), "0");
     println!("\n{table}");
     println!("{figures}");
     Ok(())

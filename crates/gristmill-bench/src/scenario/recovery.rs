@@ -1,0 +1,109 @@
+//! SIGKILL of a node that holds jobs, an idle node beside it: how long until one of them starts there.
+
+use crate::failure::{Failure, Outcome};
+use crate::ground::Ground;
+use crate::jobs::{Ids, Workload, check_drained, now_nanos, patient};
+use crate::plan::Role;
+use crate::rate::median;
+use crate::report::{Figures, Table};
+use crate::whole::Child;
+use gristmill_broker::inspect::PartitionView;
+use gristmill_broker::{Broker, Incarnation};
+use gristmill_testkit::Deadline;
+use gristmill_testkit::server::{Appendonly, Server};
+use std::time::Duration;
+
+const HOLDER: &str = "holder";
+const IDLE: &str = "idle";
+/// How long a state may take to come about: the nodes share the partitions, the holder has its jobs, all are settled.
+const WITHIN: Duration = Duration::from_secs(90);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Kills a node as often as the plan says.
+pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> Outcome<()> {
+    let lease = ground.plan.lease.as_millis();
+    println!("\nrecovery after SIGKILL, leases of {lease} ms");
+    let mut tries = Vec::new();
+    for kill in 1..=ground.plan.kills {
+        let recovery_ms = kill_one(ground)?;
+        println!("  kill {kill}  {recovery_ms:.0} ms to the first recovered job's start");
+        tries.push(recovery_ms);
+    }
+    let middle = median(&tries);
+    let most = tries.iter().copied().fold(0.0, f64::max);
+    table.row("recovery: SIGKILL to the first recovered job's start", format!("{middle:.0} ms"), {
+        format!("at most lease + 1 s = {} ms; slowest {most:.0} ms", lease + 1000)
+    });
+    figures.recovery_ms = Some(middle);
+    Ok(())
+}
+
+fn kill_one(ground: &Ground) -> Outcome<f64> {
+    let (plan, workload) = (&ground.plan, ground.workload(Ids::Ours)?);
+    let server = ground.server(Appendonly::Off)?;
+    let url = server.url();
+    let mut holder = Child::node(plan, &url, HOLDER, Role::Hold, 0)?;
+    let idle = Child::node(plan, &url, IDLE, Role::Recover, 0)?;
+    let share = usize::from(plan.partitions) / 4;
+    until(ground, &server, &workload, "the nodes to share the partitions", |views| {
+        owned(views, HOLDER) > share
+            && owned(views, IDLE) > share
+            && owned(views, HOLDER) + owned(views, IDLE) == views.len()
+    })?;
+    ground.run(fill_shared(&url, &workload))?;
+    until(ground, &server, &workload, "the holder to have claimed its jobs, and the other none", |views| {
+        let ready = |node| views.iter().filter(|v| is(v, node)).map(|v| v.ready).sum::<u64>();
+        ready(HOLDER) > 0 && ready(IDLE) == 0 && views.iter().all(|v| v.ready == v.claimed)
+    })?;
+    // Any moment between two renewals.
+    ground.pause(plan.lease.mul_f64(rand::random::<f64>() / 5.0));
+    let killed = now_nanos();
+    holder.kill()?;
+    let started = idle.recovered(plan.lease + WITHIN)?;
+    until(ground, &server, &workload, "everything to be settled", |views| {
+        views.iter().all(|v| v.ready == 0)
+    })?;
+    idle.terminate()?;
+    ground.run(check_drained(&url, &workload.queue))?;
+    Ok(started.saturating_sub(killed) as f64 / 1e6)
+}
+
+/// A few jobs for every partition: the idle node settles its own at once.
+async fn fill_shared(url: &str, workload: &Workload) -> Outcome<()> {
+    let few = Workload { keys: workload.keys.min(2000), ..workload.clone() };
+    let broker = Broker::connect(patient(url));
+    broker.enqueue_all(&few.queue.name, &few.jobs(0, 2000)?).await?;
+    Ok(())
+}
+
+fn is(view: &PartitionView, node: &str) -> bool {
+    Incarnation::from_stored(&view.owner).node() == node
+}
+
+fn owned(views: &[PartitionView], node: &str) -> usize {
+    views.iter().filter(|view| is(view, node) && view.expires > view.now).count()
+}
+
+fn until(
+    ground: &Ground,
+    server: &Server,
+    workload: &Workload,
+    what: &str,
+    holds: impl Fn(&[PartitionView]) -> bool,
+) -> Outcome<()> {
+    let deadline = Deadline::after(WITHIN);
+    let url = server.url();
+    loop {
+        let views = ground.run(async {
+            let broker = Broker::connect(patient(&url));
+            Ok(broker.connection().await?.partitions(&workload.queue).await?)
+        })?;
+        if holds(&views) {
+            return Ok(());
+        }
+        if deadline.passed() {
+            return Err(Failure::Broken(format!("waited {WITHIN:?} for {what}, in vain: {views:?}")));
+        }
+        ground.pause(LOOK_EVERY);
+    }
+}

@@ -1,0 +1,63 @@
+//! The bench runs to its end on a small load, and its last line has the fields that were agreed, each with a number.
+//! Nothing is said about how fast anything is.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use gristmill_testkit::process::Process;
+use std::time::Duration;
+
+const FIELDS: [&str; 15] = [
+    "drain_ratio",
+    "drain_of_ceiling",
+    "drain_own_ids_ratio",
+    "drain_effect_ratio",
+    "drain_aof_ratio",
+    "enqueue_bulk_ratio",
+    "enqueue_bulk_own_ids_ratio",
+    "latency_p50_ms",
+    "latency_p99_ms",
+    "latency_of_bare",
+    "node_rss_mb",
+    "redis_bytes_per_job",
+    "recovery_ms",
+    "lease_ms",
+    "tenures_lost",
+];
+
+fn last_line(arguments: &[&str]) -> String {
+    let none: [(&str, &str); 0] = [];
+    let mut bench = Process::spawn(env!("CARGO_BIN_EXE_gristmill-bench"), arguments, none).unwrap();
+    let status = bench.wait(Duration::from_secs(300)).unwrap();
+    let lines: Vec<String> = bench.lines().into_iter().map(|line| line.text).collect();
+    assert!(status.success(), "{}", lines.join("\n"));
+    lines.into_iter().rfind(|line| line.starts_with("bench: drain_ratio=")).expect("a last line")
+}
+
+#[test]
+fn a_small_run_of_everything_ends_with_the_agreed_line() {
+    let line = last_line(&[
+        "--quick",
+        "--jobs=3000",
+        "--rounds=1",
+        "--partitions=8",
+        "--keys=500",
+        "--lease-ms=1500",
+        "--latency-jobs=100",
+        "--kills=1",
+    ]);
+    let words: Vec<&str> = line.strip_prefix("bench: ").unwrap().split(' ').collect();
+    let names: Vec<&str> = words.iter().map(|word| word.split_once('=').unwrap().0).collect();
+    assert_eq!(names, FIELDS, "{line}");
+    for word in words {
+        let (name, value) = word.split_once('=').unwrap();
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("{name} is no number in {line}"));
+        assert!(value.is_finite(), "{line}");
+        assert!(value > 0.0 || name == "tenures_lost", "{name} is zero in {line}");
+    }
+}
+
+#[test]
+fn a_small_long_run_ends_well() {
+    let line = last_line(&["--long", "--jobs=30000", "--partitions=8", "--keys=500"]);
+    assert!(line.contains(" node_rss_mb=") && line.contains(" drain_ratio=n/a "), "{line}");
+}
