@@ -2,9 +2,9 @@
 
 use crate::given::{Given, rounded};
 use crate::heard;
-use crate::plan::{self, ACTORS, Knows, Number, Operation, Span, Which};
+use crate::plan::{self, ACTORS, Knows, Number, Operation, Span};
 use bytes::Bytes;
-use gristmill_broker::call::{Answer, Call, Guard};
+use gristmill_broker::call::{Answer, Guard};
 use gristmill_broker::create::CreateError;
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
@@ -12,12 +12,9 @@ use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::model::Model;
 use gristmill_broker::{
-    Connection, Emit, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
-    Settle, Verdict,
+    Connection, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
 };
-use gristmill_job::{
-    DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis,
-};
+use gristmill_job::{EncodedJob, JobId, Key, QueueName, UnixMillis};
 use gristmill_testkit::server::Server;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -28,10 +25,10 @@ struct Tenure {
     sent: u64,
 }
 
-struct Known {
-    id: JobId,
-    key: Key,
-    own_id: bool,
+pub(crate) struct Known {
+    pub(crate) id: JobId,
+    pub(crate) key: Key,
+    pub(crate) own_id: bool,
 }
 
 pub(crate) struct Both {
@@ -43,7 +40,7 @@ pub(crate) struct Both {
     /// `[real, model]`
     pub(crate) given: [Given; 2],
     pub(crate) heard: Vec<&'static str>,
-    jobs: Vec<Known>,
+    pub(crate) jobs: Vec<Known>,
     tenures: [Vec<Tenure>; ACTORS],
     calls: u64,
     last_jobs: Vec<EncodedJob>,
@@ -70,7 +67,7 @@ pub(crate) fn key(number: u8) -> Key {
     Key::from_stored(Bytes::from(format!("key{number}")))
 }
 
-fn time(span: Span) -> Duration {
+pub(crate) fn time(span: Span) -> Duration {
     match span {
         Span::Moment => Duration::from_millis(1),
         Span::Hour => Duration::from_secs(3600),
@@ -363,109 +360,4 @@ impl Both {
         heard::words(call, &answer, &mut self.heard);
         Ok(())
     }
-
-    /// The call with each side's own places. `None` where it has nothing to name.
-    async fn written(&self, who: usize, call: &plan::Call) -> Result<Option<[Call; 2]>, String> {
-        let places = |jobs: &[Which], side: usize| {
-            jobs.iter().filter_map(|job| self.given[side].places.get(self.which(*job)?).copied()).collect()
-        };
-        let calls = match call {
-            plan::Call::Claim { count } => [0, 1].map(|_| Call::Claim { count: *count }),
-            plan::Call::Recover { go_on, count } => [0, 1].map(|side: usize| {
-                let cursor = if *go_on { self.given[side].cursors[who] } else { Place::ZERO };
-                Call::Recover { cursor, count: *count }
-            }),
-            plan::Call::Settle { jobs, .. } => [0, 1].map(|side| {
-                Call::Settle(
-                    jobs.iter().filter_map(|job| self.settle(side, self.which(job.job)?, job)).collect(),
-                )
-            }),
-            plan::Call::HandBack { jobs } => [0, 1].map(|side| Call::HandBack(places(jobs, side))),
-            plan::Call::Forward { entries } => {
-                let real = self.connection.outbox(&self.keys, 100).await.map_err(|e| e.to_string())?;
-                let model = self.model.outbox(&self.keys, 100);
-                [real, model].map(|outbox| {
-                    let ids = entries.iter().filter_map(|n| outbox.get(*n)).map(|(id, _)| *id);
-                    Call::Forward(ids.collect())
-                })
-            }
-            plan::Call::Release => [Call::Release, Call::Release],
-        };
-        Ok(match &calls[0] {
-            Call::Settle(jobs) if jobs.is_empty() => None,
-            _ => Some(calls),
-        })
-    }
-
-    /// The number of a job, in the order in which they were accepted.
-    fn which(&self, which: Which) -> Option<usize> {
-        match which {
-            Which::Any(back) => self.jobs.len().checked_sub(back + 1),
-            Which::Claimed(n) => {
-                let jobs = self.model.jobs(&self.keys).into_iter();
-                let claimed: Vec<Place> =
-                    jobs.filter(|(.., holder)| holder.is_some()).map(|job| job.0).collect();
-                let place = claimed.get(n.checked_rem(claimed.len())?)?;
-                self.given[1].places.iter().position(|given| given == place)
-            }
-        }
-    }
-
-    fn settle(&self, side: usize, index: usize, settle: &plan::Settle) -> Option<Settle> {
-        let known = self.jobs.get(index)?;
-        let place = *self.given[side].places.get(index)?;
-        let stored = self.model.state(&self.keys, *self.given[1].places.get(index)?);
-        let turn = settle.turn.unwrap_or_else(|| stored.map_or(0, |(state, _)| state.turn));
-        let verdict = match &settle.verdict {
-            plan::Verdict::Done { version, entity, emits } => Verdict::Done {
-                version: *version,
-                entity: entity.map(|state| {
-                    state.map_or(EntityChange::Delete, |n| {
-                        EntityChange::Put(Bytes::from(format!("state {n}")))
-                    })
-                }),
-                emits: (0..*emits).map(|position| emit(&known.id, position)).collect(),
-            },
-            plan::Verdict::Retry { attempts, delay } => Verdict::Retry {
-                attempts: *attempts,
-                delay: time(*delay),
-                error: "boom: it \u{fffd} broke\nhere".to_owned(),
-            },
-            plan::Verdict::Dead { letter, at_ms } => Verdict::Dead {
-                dead_id: format!("letter{letter}"),
-                at: UnixMillis(*at_ms),
-                reason: DeadReason::Exhausted,
-                body: letter_of(index, known, turn),
-            },
-        };
-        let marked = known.own_id != settle.wrong_mark;
-        Some(Settle { place, turn, id: known.id.clone(), key: known.key.clone(), marked, verdict })
-    }
-}
-
-fn emit(parent: &JobId, position: usize) -> Emit {
-    let job = EncodedJob {
-        id: JobId::emitted_by(parent, position),
-        key: key(0),
-        envelope: Bytes::from_static(b"emitted"),
-        own_id: true,
-    };
-    Emit { queue: QueueName::new("next").unwrap(), job }
-}
-
-fn letter_of(index: usize, job: &Known, turn: u32) -> Bytes {
-    let letter = DeadLetter {
-        job: job.id.as_bytes().to_vec(),
-        key: job.key.as_bytes().to_vec(),
-        envelope: Vec::new(),
-        place: index.to_string(),
-        turn,
-        reason: DeadReason::Exhausted,
-        error: vec!["boom".to_owned()],
-        class: None,
-        attempts: turn,
-        node: "a".to_owned(),
-        at: UnixMillis(0),
-    };
-    letter.encode().unwrap().into()
 }

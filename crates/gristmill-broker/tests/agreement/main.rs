@@ -5,6 +5,7 @@
 //! * `both`: asks both sides and compares the answers.
 //! * `given`: places and epochs differ between them (they come from clocks a few microseconds apart) and are compared
 //!   by the order in which they were given.
+//! * `written`: a planned call as each side is sent it.
 //! * `heard`: counts the words of the answers.
 //! * `end`: compares everything that is stored.
 //!
@@ -17,6 +18,7 @@ mod end;
 mod given;
 mod heard;
 mod plan;
+mod written;
 
 use both::Both;
 use gristmill_testkit::seed::{SplitMix64, seed};

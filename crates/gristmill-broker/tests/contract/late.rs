@@ -21,7 +21,7 @@ fn v1_a_claim_whose_answer_is_lost_is_found_by_the_next_tenure() {
         let through = world.connect(&proxy.url()).await;
         world.enqueue(&[own("1", "k"), own("2", "k")]).await;
         let a = world.acquire("a").await;
-        let fault = proxy.cut_after_next_request("XREADGROUP");
+        let fault = proxy.cut_after_next_request("EXEC");
         let lost = world.send(&through, &a.fence, 1, &Call::Claim { count: 9 }).await;
         assert!(matches!(lost, Err(CallError::Lost(_))), "{lost:?}");
         fault.wait(SOON).unwrap();
@@ -39,7 +39,7 @@ fn v1_a_claim_whose_answer_is_lost_is_found_by_the_next_tenure() {
 /// Whether the whole claim is late or only its second half: it reads nothing in the new epoch of the same owner.
 #[test]
 fn v2_a_late_claim_of_an_old_tenure_reads_nothing() {
-    for needle in ["EVALSHA", "XREADGROUP"] {
+    for needle in ["MULTI", "EXEC"] {
         on_each(async |world| {
             let proxy = Proxy::start(world.server.port()).unwrap();
             let through = world.connect(&proxy.url()).await;
