@@ -124,6 +124,7 @@ impl Context {
     }
 
     /// Resolves when the run should come to a tidy end (drain, a cancel request). Safe in `select!`, also in a loop.
+    /// An error after that, unless permanent, is no attempt: the job is handed back and runs again elsewhere.
     pub async fn cancelled(&self) {
         self.delivery.cancellation.wait_soft().await;
     }

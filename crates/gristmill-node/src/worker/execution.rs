@@ -3,7 +3,7 @@
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::run_queue::RunQueue;
-use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Started};
+use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Stage, Started};
 use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
 use std::any::Any;
 use std::future::poll_fn;
@@ -91,15 +91,22 @@ impl Executor {
             Poll::Ready(answer) => guard.end(Ran::Answered(answer, facts)),
             Poll::Pending => {
                 guard.registered = true;
-                partition.running(place, epoch, cancellation);
+                partition.running(place, epoch, cancellation.clone());
                 let task = tokio::spawn(async move {
                     let answer = poll_fn(|cx| poll_caught(&mut future, cx)).await;
-                    guard.end(Ran::Answered(answer, facts));
+                    let cut_short = cancellation.stage() > Stage::Running && may_pass(&answer);
+                    guard.end(if cut_short { Ran::Stopped } else { Ran::Answered(answer, facts) });
                 });
                 partition.stoppable(place, epoch, task.abort_handle());
             }
         }
     }
+}
+
+/// An error that another attempt may cure. From a run that was asked to stop it says no more than that it stopped: the job is
+/// handed back, and a drain charges nothing.
+fn may_pass(answer: &Answer) -> bool {
+    matches!(answer, Answer::Failed(Failure { class: ErrorClass::Transient | ErrorClass::Unknown, .. }))
 }
 
 fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delivery {
