@@ -6,14 +6,13 @@ use crate::berth::Berth;
 use crate::node::{Drained, NodeProcess};
 use crate::script::{KIND, Script};
 use gristmill_broker::inspect::{DeadView, EntityView, PartitionView};
-use gristmill_broker::{Broker, Connection, Enqueued, QueueDefinition, RedisConfig};
+use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, QueueDefinition, RedisConfig};
 use gristmill_job::{ContentType, JobId, NewJob, QueueName, partition_of};
 use gristmill_testkit::eventually;
 use gristmill_testkit::history::{Expectations, History, HistoryWriter, Job, Report, Run, check, now_us};
 use gristmill_testkit::process::Process;
 use gristmill_testkit::proxy::Proxy;
-use gristmill_testkit::seed::SplitMix64;
-use gristmill_testkit::server::{Server, ServerOptions};
+use gristmill_testkit::server::{Server, ServerOptions, Snapshot};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -73,9 +72,7 @@ impl Fleet {
         let producer = HistoryWriter::open(folder.join("producer.jsonl")).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let mut redis = RedisConfig::new(server.url());
-        redis.ca_pem = server.ca_path().map(|path| std::fs::read(path).unwrap());
-        let broker = runtime.block_on(async { Broker::connect(redis) }).with_patience(SOON);
+        let broker = connect(&runtime, &server);
         let queue = QueueDefinition::new(QueueName::new(QUEUE).unwrap(), PARTITIONS);
         runtime.block_on(broker.create(&queue)).unwrap();
         Self {
@@ -94,6 +91,14 @@ impl Fleet {
             queue,
             _berth: berth,
         }
+    }
+
+    /// The server becomes another with this data, behind clients that see nothing of it but an error where an answer was due.
+    pub fn fail_over_unseen(&mut self, proxy: &Proxy, options: ServerOptions, data: &Snapshot) {
+        let new = Server::start(options.snapshot(data)).unwrap();
+        proxy.fail_over_unseen(new.port()).unwrap();
+        self.broker = connect(&self.runtime, &new);
+        self.server = new;
     }
 
     /// A node with the defaults of tests.
@@ -180,6 +185,13 @@ impl Fleet {
         job.with_id(id).unwrap().with_version(version)
     }
 
+    /// SIGTERM, and nothing more.
+    pub fn terminate(node: &mut NodeProcess) {
+        node.process.terminate().unwrap();
+        // The node says so in its log once the signal has reached it.
+        node.process.wait_line(|line| line.text.contains("draining"), SOON).unwrap();
+    }
+
     /// A key of this partition; another for every `number`.
     pub fn key_in(partition: u16, number: usize) -> String {
         let keys = (0..).map(|n| format!("p{partition}.{n}"));
@@ -193,12 +205,17 @@ impl Fleet {
 
     /// Enqueues jobs, recorded.
     pub fn enqueue_into(&self, queue: &str, jobs: Vec<NewJob>) -> Vec<Enqueued> {
-        for job in &jobs {
-            let id = job.id.as_ref().map(ToString::to_string).unwrap_or_default();
-            self.producer.enqueued(&Job::new(id, job.key.to_string(), job.version)).unwrap();
-        }
+        self.record(queue, &jobs);
         let queue = QueueName::new(queue).unwrap();
         self.runtime.block_on(self.broker.enqueue_all(&queue, &jobs)).unwrap()
+    }
+
+    fn record(&self, queue: &str, jobs: &[NewJob]) {
+        for job in jobs {
+            let id = job.id.as_ref().map(ToString::to_string).unwrap_or_default();
+            let key = if queue == QUEUE { job.key.to_string() } else { format!("{queue}/{}", job.key) };
+            self.producer.enqueued(&Job::new(id, key, job.version)).unwrap();
+        }
     }
 
     /// Versions 1 to `versions` of each of `keys` keys, interleaved, all with the same script.
@@ -231,16 +248,18 @@ impl Fleet {
         &self.broker
     }
 
-    /// Enqueues in random portions, until all is accepted, so that jobs come while other things happen.
-    pub fn enqueue_slowly(&self, jobs: &[NewJob], rng: &mut SplitMix64, mut between: impl FnMut()) {
-        let mut rest = jobs;
-        while !rest.is_empty() {
-            let count = (1 + rng.below(40) as usize).min(rest.len());
-            let (now, later) = rest.split_at(count);
-            self.enqueue(now.to_vec());
-            rest = later;
-            between();
-        }
+    /// Enqueues jobs again and again until they are accepted; recorded.
+    pub fn enqueue_until_accepted(&self, jobs: &[NewJob]) {
+        let queue = QueueName::new(QUEUE).unwrap();
+        eventually(SOON, "the jobs to be accepted", || {
+            self.runtime.block_on(self.broker.enqueue_all(&queue, jobs)).ok()
+        });
+        self.record(QUEUE, jobs);
+    }
+
+    /// Enqueues jobs, not recorded: they may be lost, or refused.
+    pub fn try_enqueue(&self, jobs: &[NewJob]) -> Result<Vec<Enqueued>, EnqueueError> {
+        self.runtime.block_on(self.broker.enqueue_all(&QueueName::new(QUEUE).unwrap(), jobs))
     }
 
     /// Makes another queue, and says that these jobs emit one job each into it, all of which must be run.
@@ -454,6 +473,12 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+fn connect(runtime: &tokio::runtime::Runtime, server: &Server) -> Broker {
+    let mut redis = RedisConfig::new(server.url());
+    redis.ca_pem = server.ca_path().map(|path| std::fs::read(path).unwrap());
+    runtime.block_on(async { Broker::connect(redis) }).with_patience(SOON)
 }
 
 /// Whatever may overlap between nodes that faults cut off from each other: a process knows what it runs itself (V8).
