@@ -282,7 +282,7 @@ fn optional_number(value: Value) -> Result<u64, CallError> {
     if value == Value::Nil { Ok(0) } else { reply::number(value) }
 }
 
-fn time(value: Value) -> Result<UnixMillis, CallError> {
+pub(crate) fn time(value: Value) -> Result<UnixMillis, CallError> {
     let mut parts = reply::list(value, "the time")?.into_iter();
     let seconds = reply::number(parts.next().unwrap_or(Value::Nil))?;
     let micros = reply::number(parts.next().unwrap_or(Value::Nil))?;

@@ -8,7 +8,7 @@
 //! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward` and `lease::release`
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
-//! * [`enqueue`], [`create`], [`announce`], [`inspect`]: what needs no lease.
+//! * [`enqueue`], [`create`], [`announce`], [`inspect`], [`doctor`]: what needs no lease.
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -20,6 +20,7 @@ pub mod broker;
 pub mod call;
 pub mod claim;
 pub mod create;
+pub mod doctor;
 pub mod doorbell;
 pub mod enqueue;
 pub mod entry;

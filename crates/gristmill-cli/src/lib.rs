@@ -12,16 +12,21 @@
 //! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to enqueue.
 
 mod args;
+mod dead;
+mod dev;
+mod doctor;
+mod enqueue;
 pub mod exit;
 pub mod logging;
 pub mod node;
-#[allow(dead_code, reason = "used by the commands that follow")]
 mod output;
+mod queues;
 pub mod settings;
 
-use args::{Arguments, Command, ConfigCommand};
+use args::{Arguments, Command, ConfigCommand, DeadCommand};
 use clap::Parser;
 use exit::{End, Failure};
+use gristmill_broker::Connection;
 use gristmill_handler::Registry;
 use settings::Settings;
 use std::process::ExitCode;
@@ -50,13 +55,32 @@ pub fn main(registry: Registry) -> ExitCode {
 }
 
 fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
-    let settings = Settings::load(&arguments.layers()?)?;
-    logging::start(&settings);
+    let layers = arguments.layers()?;
+    let settings = Settings::load(&layers)?;
+    let serves = matches!(arguments.command, Command::Node(_) | Command::Dev(_));
+    logging::start(&settings, !serves);
     match &arguments.command {
         Command::Node(_) => node::command(&settings, registry),
+        Command::Dev(dev) => dev::command(layers, &settings, dev, registry),
+        Command::Enqueue(enqueue) => block_on(enqueue::command(&settings, enqueue)),
+        Command::Queues { json } => block_on(queues::command(&settings, *json)),
+        Command::Dead(DeadCommand::List { queue, limit, json }) => {
+            block_on(dead::list(&settings, queue.as_deref(), *limit, *json))
+        }
+        Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
         Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),
-        _ => Err(Failure::Failed("not there yet".into())),
     }
+}
+
+fn block_on(command: impl Future<Output = Result<End, Failure>>) -> Result<End, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+/// One connection, at once or not at all: a person waits for the answer.
+async fn connect(settings: &Settings) -> Result<Connection, Failure> {
+    Connection::open(&settings.redis()?, 1).await.map_err(|error| {
+        Failure::Failed(format!("{error}; `gristmill config show` tells where redis.url comes from"))
+    })
 }
 
 fn show(settings: &Settings, json: bool) -> Result<End, Failure> {

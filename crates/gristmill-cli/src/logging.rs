@@ -23,9 +23,11 @@ pub fn filter(level: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(format!("{QUIET},{level}")).map_err(|error| error.to_string())
 }
 
-/// Starts logging. A program that has a subscriber of its own keeps it.
-pub fn start(settings: &Settings) {
-    let Ok(filter) = filter(settings.log_level()) else { return };
+/// Starts logging. A program that has a subscriber of its own keeps it. `quietly`: warnings only, unless a level was
+/// asked for; a command whose result is a line or a table has no use for more.
+pub fn start(settings: &Settings, quietly: bool) {
+    let level = if quietly && !settings.is_given("log.level") { "warn" } else { settings.log_level() };
+    let Ok(filter) = filter(level) else { return };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = match settings.log_format() {
         Ok(LogFormat::Json) => builder.json().flatten_event(true).try_init(),

@@ -43,8 +43,14 @@ pub enum Left {
 
 /// The command.
 pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Failure> {
-    let left = run(settings.node()?, registry)?;
-    match left {
+    // Before the settings: whoever has no handlers should not be told to name queues first.
+    check(&registry)?;
+    serve(settings.node()?, registry)
+}
+
+/// Runs until a signal and prints the one line that says how the drain went.
+pub(crate) fn serve(config: NodeConfig, registry: Registry) -> Result<End, Failure> {
+    match run(config, registry)? {
         Left::Drained(report) => {
             output::print(&report.to_string())?;
             Ok(if report.abandoned == 0 { End::Done } else { End::Abandoned })
@@ -71,14 +77,19 @@ pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Fa
 /// # Errors
 /// [`Failure`] where settings, handlers or queues cannot be, or the system refuses threads.
 pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
-    if registry.kinds().next().is_none() {
-        return Err(Failure::Usage(NO_HANDLERS.into()));
-    }
+    check(&registry)?;
     let handlers = Builder::new_multi_thread().enable_all().thread_name("gristmill-node").build()?;
     let control = Builder::new_current_thread().enable_all().build()?;
     let left = control.block_on(until_left(&handlers, config, registry));
     handlers.shutdown_background();
     left
+}
+
+fn check(registry: &Registry) -> Result<(), Failure> {
+    match registry.kinds().next() {
+        Some(_) => Ok(()),
+        None => Err(Failure::Usage(NO_HANDLERS.into())),
+    }
 }
 
 async fn until_left(handlers: &Runtime, config: NodeConfig, registry: Registry) -> Result<Left, Failure> {

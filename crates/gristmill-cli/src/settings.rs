@@ -266,6 +266,11 @@ impl Settings {
         self.queues.iter().map(read).collect()
     }
 
+    /// Whether any layer but the built-in one names queues.
+    pub(crate) fn has_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
     fn retry(&self) -> Result<RetryPolicy, SettingsError> {
         let RetrySection { base_ms, cap_ms, floor_ms, max_attempts } = self.retry;
         if cap_ms < base_ms.max(floor_ms) {
@@ -314,6 +319,11 @@ impl Settings {
             "" => "node".into(),
             name => name.into(),
         }
+    }
+
+    /// Whether some layer over the built-in one sets it.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.origin(key) != layers::BUILT_IN
     }
 
     fn origin(&self, key: &str) -> String {

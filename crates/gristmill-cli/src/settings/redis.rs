@@ -1,6 +1,6 @@
 //! The address of Redis, its password and its certificates. Messages here never show a password.
 
-use super::{Fault, Settings, SettingsError, layers};
+use super::{Fault, Settings, SettingsError};
 use gristmill_broker::RedisConfig;
 use std::fs;
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ pub(super) fn config(settings: &Settings) -> Result<RedisConfig, SettingsError> 
     let mut url = section.url.clone();
     let mut key = "redis.url";
     if !section.url_file.is_empty() {
-        if settings.origin("redis.url") != layers::BUILT_IN {
+        if settings.is_given("redis.url") {
             let given =
                 format!("{:?} beside a redis.url from {}", section.url_file, settings.origin("redis.url"));
             return Err(settings

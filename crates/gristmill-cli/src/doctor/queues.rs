@@ -1,0 +1,262 @@
+//! Judges one queue: is everything there, and does somebody work on it?
+
+use super::Finding;
+use crate::output::age;
+use gristmill_broker::doctor::MemberView;
+use gristmill_broker::inspect::PartitionView;
+use gristmill_job::{QueueName, UnixMillis};
+use std::time::Duration;
+
+/// From which age on the oldest job of a queue is looked at.
+const OLD: Duration = Duration::from_secs(15 * 60);
+/// Emitted jobs on their way are normal; so many are not.
+const OUTBOX_MANY: u64 = 1000;
+/// Partitions that are named before the rest is only counted.
+const NAMED: usize = 8;
+
+pub(super) struct Facts {
+    /// Whether each partition has its consumer group.
+    pub(super) groups: Vec<bool>,
+    pub(super) views: Vec<PartitionView>,
+    pub(super) members: Vec<MemberView>,
+    /// The Redis clock when the members were read.
+    pub(super) now: UnixMillis,
+}
+
+pub(super) fn judge(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![groups(queue, facts), leases(queue, facts)];
+    findings.extend(members(queue, facts));
+    findings.extend(backlog(queue, facts));
+    findings.extend(outbox(queue, facts));
+    findings.extend(dead(queue, facts));
+    findings
+}
+
+fn check(queue: &QueueName, what: &str) -> String {
+    format!("{queue}: {what}")
+}
+
+/// `partitions 1, 5 and 7 more`.
+fn named(partitions: &[usize]) -> String {
+    let names: Vec<String> = partitions.iter().take(NAMED).map(usize::to_string).collect();
+    let more = partitions.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("partition{} {}{more}", if partitions.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+fn which<T>(of: &[T], pick: impl Fn(&T) -> bool) -> Vec<usize> {
+    of.iter().enumerate().filter(|(_, one)| pick(one)).map(|(at, _)| at).collect()
+}
+
+fn groups(queue: &QueueName, facts: &Facts) -> Finding {
+    let check = check(queue, "streams");
+    let missing = which(&facts.groups, |there| !there);
+    match missing.as_slice() {
+        [] => {
+            Finding::ok(check, format!("{} partitions, each with its stream and group", facts.groups.len()))
+        }
+        missing => Finding::bad(
+            check,
+            format!("no stream or group in {}: the data was flushed, or a key deleted", named(missing)),
+            format!(
+                "start a node that serves {queue}, or run `gristmill enqueue {queue} --create --partitions {}`: both make what is missing",
+                facts.groups.len()
+            ),
+        ),
+    }
+}
+
+fn is_owned(view: &PartitionView) -> bool {
+    !view.owner.is_empty() && view.expires > view.now
+}
+
+fn leases(queue: &QueueName, facts: &Facts) -> Finding {
+    let check = check(queue, "leases");
+    let living = facts.members.iter().filter(|member| member.expires > facts.now).count();
+    let expired = which(&facts.views, |view| !view.owner.is_empty() && view.expires <= view.now);
+    let free = which(&facts.views, |view| !is_owned(view));
+    let waiting: u64 = facts.views.iter().filter(|view| !is_owned(view)).map(|view| view.ready).sum();
+    let owned = facts.views.len() - free.len();
+    if free.is_empty() {
+        return Finding::ok(check, format!("all {owned} partitions have an owner"));
+    }
+    if living == 0 {
+        let found = format!("no node serves it; {waiting} jobs wait");
+        return match waiting {
+            0 => Finding::warn(
+                check,
+                found,
+                format!(
+                    "start one before jobs come: `your-program node --queues {queue}:{}`",
+                    facts.views.len()
+                ),
+            ),
+            _ => Finding::bad(
+                check,
+                found,
+                format!("start one: `your-program node --queues {queue}:{}`", facts.views.len()),
+            ),
+        };
+    }
+    let why = if expired.is_empty() {
+        "given back and not taken yet".to_owned()
+    } else {
+        format!("{} of them left behind by a node that died", expired.len())
+    };
+    Finding::warn(
+        check,
+        format!("no owner for {} ({why}); {waiting} jobs wait there, {living} nodes live", named(&free)),
+        "normal for about two lease times after a node came, left or died; if it stays, look into the nodes' logs",
+    )
+}
+
+fn members(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
+    let (living, stale): (Vec<_>, Vec<_>) =
+        facts.members.iter().partition(|member| member.expires > facts.now);
+    let mut findings = Vec::new();
+    if !living.is_empty() {
+        let draining = living.iter().filter(|member| member.draining).count();
+        let names: Vec<&str> = living.iter().take(NAMED).map(|member| member.incarnation.as_str()).collect();
+        let found = format!("{} live ({draining} of them draining): {}", living.len(), names.join(", "));
+        findings.push(Finding::ok(check(queue, "nodes"), found));
+    }
+    if !stale.is_empty() {
+        let names: Vec<&str> = stale.iter().take(NAMED).map(|member| member.incarnation.as_str()).collect();
+        findings.push(Finding::warn(
+            check(queue, "dead nodes"),
+            format!("{} ended without leaving: {}", stale.len(), names.join(", ")),
+            "see why (out of memory, killed by the platform before its drain ended); the next announcement of any node removes the entry",
+        ));
+    }
+    findings
+}
+
+fn backlog(queue: &QueueName, facts: &Facts) -> Option<Finding> {
+    let oldest = facts.views.iter().filter_map(|view| Some(view.oldest?.age_at(view.now))).max()?;
+    let ready: u64 = facts.views.iter().map(|view| view.ready).sum();
+    let found = format!("{ready} jobs, the oldest has waited for {}", age(oldest));
+    let check = check(queue, "backlog");
+    Some(match oldest {
+        oldest if oldest >= OLD => Finding::warn(
+            check,
+            found,
+            "more nodes or slots if all are busy; a job that fails over and over holds up its own key: see the nodes' logs",
+        ),
+        _ => Finding::ok(check, found),
+    })
+}
+
+fn outbox(queue: &QueueName, facts: &Facts) -> Option<Finding> {
+    let many: u64 = facts.views.iter().map(|view| view.outbox).sum();
+    let found = format!("{many} emitted jobs are on their way");
+    let check = check(queue, "outbox");
+    match many {
+        0 => None,
+        OUTBOX_MANY.. => Some(Finding::warn(
+            check,
+            found,
+            "owners forward them; see in the nodes' logs whether their queue is missing or full",
+        )),
+        _ => Some(Finding::ok(check, found)),
+    }
+}
+
+fn dead(queue: &QueueName, facts: &Facts) -> Option<Finding> {
+    let many: u64 = facts.views.iter().map(|view| view.dead).sum();
+    (many > 0).then(|| {
+        Finding::warn(
+            check(queue, "dead letters"),
+            format!("{many} jobs are no longer tried"),
+            format!("`gristmill dead list {queue}` says why"),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Severity::{self, Bad, Ok, Warn};
+    use super::*;
+    use gristmill_broker::Incarnation;
+
+    const NOW: UnixMillis = UnixMillis(10_000_000);
+
+    fn view(owner: &str, expires: u64) -> PartitionView {
+        PartitionView {
+            owner: owner.into(),
+            expires: UnixMillis(expires),
+            now: NOW,
+            ..PartitionView::default()
+        }
+    }
+
+    fn member(expires: u64) -> MemberView {
+        let incarnation = Incarnation::from_stored("n~1");
+        MemberView { incarnation, expires: UnixMillis(expires), since: UnixMillis(0), draining: false }
+    }
+
+    fn healthy() -> Facts {
+        Facts {
+            groups: vec![true; 2],
+            views: vec![view("n~1", NOW.0 + 1); 2],
+            members: vec![member(NOW.0 + 1)],
+            now: NOW,
+        }
+    }
+
+    fn judged(facts: &Facts, what: &str) -> (Severity, String) {
+        let queue = QueueName::new("q").unwrap();
+        let findings = judge(&queue, facts);
+        for finding in &findings {
+            assert_eq!(finding.mend.is_none(), finding.severity == Ok, "{finding:?}");
+        }
+        let finding = findings.into_iter().find(|finding| finding.check == format!("q: {what}")).unwrap();
+        (finding.severity, finding.found)
+    }
+
+    #[test]
+    fn a_healthy_queue_has_nothing_but_ok() {
+        let queue = QueueName::new("q").unwrap();
+        assert!(judge(&queue, &healthy()).iter().all(|finding| finding.severity == Ok));
+    }
+
+    #[test]
+    fn groups_that_are_gone_are_bad() {
+        let facts = Facts { groups: vec![true, false], ..healthy() };
+        assert_eq!(judged(&facts, "streams").0, Bad);
+        assert!(judged(&facts, "streams").1.starts_with("no stream or group in partition 1:"));
+    }
+
+    #[test]
+    fn partitions_without_owner_are_bad_only_where_jobs_wait_and_nobody_comes() {
+        let mut facts = Facts { views: vec![view("n~1", NOW.0), view("", 0)], ..healthy() };
+        let (severity, found) = judged(&facts, "leases");
+        assert_eq!(severity, Warn);
+        assert!(found.starts_with("no owner for partitions 0, 1 (1 of them left behind"), "{found}");
+        facts.members = vec![member(NOW.0)];
+        assert_eq!(judged(&facts, "leases").0, Warn);
+        assert_eq!(judged(&facts, "dead nodes").0, Warn);
+        facts.views[0].ready = 3;
+        assert_eq!(judged(&facts, "leases"), (Bad, "no node serves it; 3 jobs wait".into()));
+    }
+
+    #[test]
+    fn backlog_outbox_and_dead_letters() {
+        let mut facts = healthy();
+        facts.views[0].oldest = Some(UnixMillis(NOW.0 - 1000));
+        assert_eq!(judged(&facts, "backlog").0, Ok);
+        facts.views[1].oldest = Some(UnixMillis(NOW.0 - 900_000));
+        assert_eq!(judged(&facts, "backlog").0, Warn);
+        facts.views[0].outbox = 999;
+        assert_eq!(judged(&facts, "outbox").0, Ok);
+        facts.views[1].outbox = 1;
+        assert_eq!(judged(&facts, "outbox").0, Warn);
+        facts.views[1].dead = 1;
+        assert_eq!(judged(&facts, "dead letters").0, Warn);
+    }
+
+    #[test]
+    fn many_partitions_are_counted_not_named() {
+        assert_eq!(named(&[3]), "partition 3");
+        assert_eq!(named(&(0..10).collect::<Vec<_>>()), "partitions 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+    }
+}
