@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's scaffold fails loudly where it stands")]
 
 use crate::berth::Berth;
-use crate::node::{Drained, NodeProcess};
+use crate::node::{Drained, NodeProcess, kept};
 use crate::script::{KIND, Script};
 use gristmill_broker::inspect::{DeadView, EntityView, PartitionView};
 use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, QueueDefinition, RedisConfig};
@@ -471,6 +471,12 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
+        if let Some(folder) = kept() {
+            for file in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+                let _ = std::fs::copy(file.path(), folder.join(file.file_name()));
+            }
+            let _ = std::fs::write(folder.join("paused"), format!("{:#?}", self.paused));
+        }
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -101,3 +101,19 @@ impl NodeProcess {
         Drained { line, status, finished, handed_back, abandoned, counts }
     }
 }
+
+/// Where logs and histories of a failed test are kept, if anybody asked for them.
+pub(crate) fn kept() -> Option<std::path::PathBuf> {
+    let folder = std::env::var_os("GRISTMILL_TEST_KEEP").filter(|_| std::thread::panicking())?;
+    std::fs::create_dir_all(&folder).ok()?;
+    Some(folder.into())
+}
+
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        if let Some(folder) = kept() {
+            let lines: String = self.process.lines().iter().map(|line| format!("{}\n", line.text)).collect();
+            let _ = std::fs::write(folder.join(format!("{}.log", self.incarnation)), lines);
+        }
+    }
+}

@@ -12,6 +12,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Parser, Clone)]
@@ -131,17 +132,20 @@ fn main() -> ExitCode {
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
-    let code = match runtime.block_on(run(Arguments::parse())) {
+    match leave() {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::from(4),
         Err(error) => fail(&*error),
-    };
-    runtime.shutdown_background();
-    code
+    }
+}
+
+/// As every program with a node does it: signals and the drain on a runtime of their own, which no handler can block.
+fn leave() -> Result<usize, Box<dyn Error>> {
+    let handlers = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let control = Builder::new_current_thread().enable_all().build()?;
+    let left = control.block_on(run(&handlers, Arguments::parse()));
+    handlers.shutdown_background();
+    left
 }
 
 fn fail(error: &dyn Error) -> ExitCode {
@@ -149,7 +153,7 @@ fn fail(error: &dyn Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn run(arguments: Arguments) -> Result<usize, Box<dyn Error>> {
+async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn Error>> {
     let mut redis = RedisConfig::new(&arguments.redis);
     redis.ca_pem = arguments.ca.map(std::fs::read).transpose()?;
     let retry = RetryPolicy {
@@ -177,7 +181,8 @@ async fn run(arguments: Arguments) -> Result<usize, Box<dyn Error>> {
     let registry = Registry::new().state(recorder).kind(KIND, scripted);
     let (mut terminate, mut again) = (signal(SignalKind::terminate())?, signal(SignalKind::terminate())?);
     let mut asked = signal(SignalKind::user_defined1())?;
-    let mut node = Node::start(config, registry).await?;
+    let allowed = config.drain_window + config.drain_grace;
+    let mut node = handlers.spawn(Node::start(config, registry)).await??;
     println!("ready {incarnation}");
     loop {
         tokio::select! {
@@ -188,7 +193,11 @@ async fn run(arguments: Arguments) -> Result<usize, Box<dyn Error>> {
     }
     // The second listener has seen the first signal too.
     again.recv().await;
-    let report = node.drain(async { again.recv().await.map_or((), |()| ()) }).await;
+    let drain = node.drain(async { again.recv().await.map_or((), |()| ()) });
+    let Ok(report) = tokio::time::timeout(allowed, drain).await else {
+        println!("overdue");
+        return Ok(1);
+    };
     println!("{report}");
     tell(&report.counts);
     Ok(report.abandoned)
