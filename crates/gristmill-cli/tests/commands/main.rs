@@ -1,0 +1,15 @@
+//! The commands as a person uses them: real processes, real signals, a private server each.
+//!
+//! * [`fixture`]: running the program and reading what it said;
+//! * [`enqueue`]: lines in, and what is said about the bad ones;
+//! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
+//! * [`node`]: start, signals, exit codes;
+//! * [`dev`]: a private server that leaves nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
+
+mod dev;
+mod enqueue;
+mod fixture;
+mod looking;
+mod node;

@@ -1,0 +1,126 @@
+//! A node's start, its signals and its exit codes.
+
+use crate::fixture::{Fixture, SOON, out};
+use gristmill_testkit::process::{Output, Process};
+use gristmill_testkit::server::{Appendonly, ServerOptions};
+use std::time::{Duration, Instant};
+
+/// For the machine, beyond what is promised.
+const SLACK: Duration = Duration::from_millis(1500);
+
+fn wait_said(node: &Process, what: &str, times: usize) {
+    for nth in 0..times {
+        let seen = std::cell::Cell::new(0);
+        let found = |line: &gristmill_testkit::process::Line| {
+            let hit = line.from == Output::Stderr && line.text.contains(what);
+            hit && seen.replace(seen.get() + 1) == nth
+        };
+        node.wait_line(found, SOON).unwrap();
+    }
+}
+
+#[test]
+fn handlers_that_block_every_thread_do_not_delay_the_exit() {
+    let fixture = Fixture::new();
+    // One more than there are threads.
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    let keys: Vec<String> = (0..=threads).map(|n| format!("k{n}")).collect();
+    fixture.enqueue("block", &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut node = fixture.stubborn_node("--set drain.window_ms=500 --set drain.grace_ms=1000");
+    wait_said(&node, "blocking", 1);
+    let began = Instant::now();
+    node.terminate().unwrap();
+    let status = node.wait(SOON).unwrap();
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(1500) + SLACK, "{took:?}");
+    assert_eq!(status.code(), Some(4), "{}", node.stderr_tail());
+    let said = out(&node);
+    let abandoned =
+        said.first().and_then(|line| line.split("abandoned=").nth(1)?.split(' ').next()?.parse::<u32>().ok());
+    assert!(said.len() == 1 && abandoned.is_some_and(|count| count > 0), "{said:?}");
+}
+
+#[test]
+fn a_second_signal_ends_the_window() {
+    let fixture = Fixture::new();
+    fixture.enqueue("hold", &["a"]);
+    let mut node = fixture.stubborn_node("");
+    wait_said(&node, "holding", 1);
+    let began = Instant::now();
+    node.terminate().unwrap();
+    wait_said(&node, "draining", 1);
+    node.terminate().unwrap();
+    let status = node.wait(SOON).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10), "the window is 25 s: {:?}", began.elapsed());
+    assert_eq!(status.code(), Some(0), "{}", node.stderr_tail());
+    let said = out(&node);
+    assert!(
+        said.len() == 1 && said[0].starts_with("drained: finished=0 handed_back=1 abandoned=0 took_ms="),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_node_waits_for_redis_and_leaves_when_asked_while_it_waits() {
+    let mut fixture = Fixture::new();
+    fixture.server.kill().unwrap();
+    let mut gone = fixture.stubborn("node --queues q:4");
+    wait_said(&gone, "cannot connect to Redis", 2);
+    gone.terminate().unwrap();
+    assert_eq!(gone.wait(SOON).unwrap().code(), Some(0));
+    assert_eq!(out(&gone), ["drained: finished=0 handed_back=0 abandoned=0 took_ms=0"]);
+
+    let mut patient = fixture.stubborn("node --queues q:4");
+    wait_said(&patient, "cannot connect to Redis", 2);
+    fixture.server.restart().unwrap();
+    wait_said(&patient, " ready ", 1);
+    patient.terminate().unwrap();
+    assert_eq!(patient.wait(SOON).unwrap().code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_served_is_refused_with_a_reason() {
+    let fixture =
+        Fixture::with(ServerOptions::new().appendonly(Appendonly::Everysec).maxmemory(1 << 30, "noeviction"));
+    let refused = |args: &str| {
+        let mut node = fixture.stubborn(args);
+        let code = node.wait(SOON).unwrap().code();
+        (code, node.stderr_tail())
+    };
+    let without_handlers = fixture.run("node --queues q");
+    assert_eq!((without_handlers.code, without_handlers.out.as_str()), (2, ""));
+    assert!(without_handlers.err.contains("this program has no handlers"), "{without_handlers:?}");
+    let (code, said) = refused("node");
+    assert!(
+        code == Some(2) && said.contains("queues: expected at least one queue to serve"),
+        "{code:?} {said}"
+    );
+    let (code, said) = refused("node --queues q:4 --set lease.margin_ms=1");
+    assert!(
+        code == Some(2) && said.contains("lease.margin_ms: expected at least lease.renewal_ms"),
+        "{code:?} {said}"
+    );
+    fixture.enqueue("x", &["k"]);
+    let (code, said) = refused("node --queues q:5");
+    assert!(
+        code == Some(1) && said.contains("and 4 partitions, configured are \"key\" and 5"),
+        "{code:?} {said}"
+    );
+    fixture.server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
+    let (code, said) = refused("node --queues q:4");
+    assert!(code == Some(1) && said.contains("set maxmemory-policy to noeviction"), "{code:?} {said}");
+}
+
+#[test]
+fn the_log_is_json_where_that_was_asked_for() {
+    let fixture = Fixture::new();
+    let mut node = fixture.stubborn("node --queues q:4 --set log.format=json");
+    let ready = node.wait_line(|line| line.text.contains("\"message\":\"ready\""), SOON).unwrap();
+    let event: serde_json::Value = serde_json::from_str(&ready.text).unwrap();
+    assert_eq!(
+        (event["level"].as_str(), event["kinds"].as_str()),
+        (Some("INFO"), Some("block, hold, panic, refuse"))
+    );
+    node.signal(gristmill_testkit::process::Signal::SIGINT).unwrap();
+    assert_eq!(node.wait(SOON).unwrap().code(), Some(0));
+}
