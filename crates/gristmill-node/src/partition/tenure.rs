@@ -73,7 +73,7 @@ pub(crate) struct Tenure {
     /// Runs for whose sake a hand-over was given up; no wish is heeded until they ended.
     long_runs: HashSet<Place>,
     yield_after: Option<Why>,
-    /// Tenures in a row in which nothing was settled or renewed.
+    /// Tenures in a row in which nothing was claimed or settled.
     short_tenures: u32,
 }
 
@@ -159,7 +159,6 @@ impl Tenure {
                 }
             }
             Event::Renewed { wanted } => {
-                self.short_tenures = 0;
                 // A slow look: one claim for every renewal of a partition that may claim.
                 self.news = true;
                 if wanted && self.long_runs.is_empty() {
@@ -167,7 +166,10 @@ impl Tenure {
                 }
             }
             Event::Lost(end) => {
-                if !matches!(self.phase, Phase::Idle | Phase::Acquiring) {
+                // While a release is on its way its own answer decides: a renewal that overtook it in nothing but the
+                // order of connections is told that the lease is gone, which is what was asked for.
+                let released = matches!(self.phase, Phase::Releasing { .. }) && end == End::Fenced;
+                if !matches!(self.phase, Phase::Idle | Phase::Acquiring) && !released {
                     self.end(end, actions);
                 }
             }

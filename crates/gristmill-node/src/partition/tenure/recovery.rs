@@ -7,7 +7,7 @@ use gristmill_broker::{Entry, Epoch};
 use gristmill_job::{Key, Place};
 use std::time::Duration;
 
-/// Between tenures that end before anything was settled or renewed, so that an error of Redis makes no hot loop.
+/// Between tenures that end before anything was claimed, so that an error of Redis makes no hot loop.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 

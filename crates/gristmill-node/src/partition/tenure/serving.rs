@@ -29,6 +29,7 @@ impl Tenure {
 
     pub(super) fn claimed(&mut self, call: &Call, entries: Vec<Entry>, now: Now) {
         self.claiming = false;
+        self.short_tenures = 0;
         if let Call::Claim { count } = call {
             self.news |= entries.len() >= *count;
         }
