@@ -212,16 +212,20 @@ impl Node {
         }
         if !gone {
             tracing::warn!("running jobs are stopped");
-            self.each_partition(|shared| shared.hard_stop());
-            let wait = (grace / 4).min(Duration::from_secs(1));
-            gone = tokio::time::timeout(wait, &mut leaving).await.is_ok();
+            let until = Instant::now() + (grace / 4).min(Duration::from_secs(1));
+            // Again and again: a run that began before its partition heard of the drain is stopped too.
+            while !gone && Instant::now() < until {
+                self.each_partition(|shared| shared.hard_stop());
+                gone = tokio::time::timeout(STOP_AGAIN, &mut leaving).await.is_ok();
+            }
         }
         let abandoned = if gone { 0 } else { self.alive() };
         if !gone {
             let _ = self.supervisor.cast(Message::Abandon);
             let _ = tokio::time::timeout((grace / 8).min(Duration::from_millis(500)), leaving).await;
         }
-        self.stop().await;
+        let rest = (started + self.config.drain_window + grace).saturating_duration_since(Instant::now());
+        self.stop((rest / 3).min(Duration::from_secs(1))).await;
         let counts = self.counters.snapshot();
         let settled = |c: &Counts| c.done + c.stale + c.duplicate + c.dead + c.retried;
         let report = DrainReport {
@@ -243,19 +247,23 @@ impl Node {
         self.queues.iter().flat_map(|queue| &queue.partitions).map(|shared| shared.alive()).sum()
     }
 
-    async fn stop(&mut self) {
+    /// Actors and heartbeat; each has `wait` to end by itself.
+    async fn stop(&mut self, wait: Duration) {
         let (stopped, stopping) = oneshot::channel();
         let _ = self.supervisor.cast(Message::Stop(stopped));
-        let _ = tokio::time::timeout(Duration::from_secs(1), stopping).await;
+        let _ = tokio::time::timeout(wait, stopping).await;
         self.supervisor.stop(None);
         self.supervisor_task.abort();
         self.doorbell.abort();
         self.heartbeat.stop();
         if let Some(left) = self.heartbeat_left.take() {
-            let _ = tokio::time::timeout(Duration::from_secs(1), left).await;
+            let _ = tokio::time::timeout(wait, left).await;
         }
     }
 }
+
+/// How often the hard stop is repeated.
+const STOP_AGAIN: Duration = Duration::from_millis(50);
 
 /// Waits for Redis, refuses one that would evict, and makes the queues.
 async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<QueueDefinition>, NodeError> {

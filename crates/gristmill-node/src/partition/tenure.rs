@@ -246,4 +246,5 @@ impl Tenure {
 }
 
 #[cfg(test)]
+#[path = "tenure/simulation_tests.rs"]
 mod simulation;
