@@ -1,6 +1,6 @@
 //! Effects apply once: whatever is repeated, killed or left without an answer, an entity changes once per job.
 
-use gristmill_job::{NewJob, partition_of};
+use gristmill_job::{DeadReason, NewJob, partition_of};
 use gristmill_testkit::seed::{SplitMix64, seed};
 use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::script::Script;
@@ -19,8 +19,13 @@ fn an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing() {
         assert!(first.iter().all(|enqueued| enqueued.duplicate_of.is_none()), "{first:?}");
         let waiting = fleet.enqueue(jobs.clone());
         assert!(waiting.iter().all(|enqueued| enqueued.duplicate_of.is_some()), "{waiting:?}");
+        // A mark lives as long as its job, however long that waits, and its window begins at the verdict (V34, V35).
+        let seen = fleet.queue().partition(partition_of(b"key0", PARTITIONS)).seen(b"key0:1");
+        let ends_in = |fleet: &Fleet| fleet.server.command(&[&b"PTTL"[..], &seen]).unwrap().as_int();
+        assert_eq!(ends_in(&fleet), Some(-1));
         let mut node = fleet.node();
         fleet.wait_settled();
+        assert!(ends_in(&fleet) > Some(0));
         let settled = fleet.enqueue(jobs.clone());
         assert!(settled.iter().all(|enqueued| enqueued.duplicate_of.is_some()), "{settled:?}");
         fleet.wait_settled();
@@ -204,4 +209,54 @@ fn emitted_jobs_arrive_once_although_the_node_dies_between_settle_and_forward() 
 #[test]
 fn emitted_jobs_arrive_once_although_the_node_dies_between_forward_and_its_note() {
     emitted_jobs_arrive_once_although_killed_before("forward");
+}
+
+/// V39: what Redis refuses to write is a dead letter by itself; the other jobs of its batch are settled.
+#[test]
+fn a_job_whose_effect_cannot_be_written_harms_no_other() {
+    on_servers(|options| {
+        let mut fleet = Fleet::start(options);
+        let jobs = Fleet::versions(20, 3, &effect());
+        fleet.enqueue(jobs.clone());
+        let spoilt = fleet.settle_of("key7");
+        fleet.server.command(&[&b"SET"[..], &spoilt, b"no entity"]).unwrap();
+        let mut node = fleet.node();
+        fleet.wait_settled();
+        assert!(fleet.server.command(&[&b"DEL"[..], &spoilt]).is_ok());
+        fleet.expect_settled_otherwise(&["key7:1", "key7:2", "key7:3"]);
+        fleet.assert_effects(&jobs);
+        let dead = fleet.dead();
+        let reasons: Vec<_> = dead.iter().map(|view| view.letter.as_ref().unwrap().reason).collect();
+        assert_eq!(reasons, [DeadReason::Rejected; 3]);
+        let counts = fleet.drain(&mut node).counts;
+        assert_eq!((counts.of("rejected"), counts.of("dead")), (3, 3), "{counts:?}");
+    });
+}
+
+/// V18: a retry that is repeated, or whose answer is lost with the connection, is charged once.
+#[test]
+fn a_retry_whose_answer_is_lost_is_charged_once() {
+    on_servers(|options| {
+        let (mut fleet, proxy) = Fleet::behind_proxy(options);
+        let _node = fleet.node();
+        let retry = "$5\r\nretry\r\n";
+        let fault = proxy.cut_after_next_request(retry);
+        let jobs = vec![
+            Fleet::job("fails", "a", 1, &Script { fail_until: 3, ..effect() }),
+            Fleet::job("behind", "a", 2, &effect()),
+        ];
+        fleet.enqueue(jobs.clone());
+        fault.wait(SOON).unwrap();
+        let answer = proxy.hold_next_reply(retry);
+        answer.wait_held(SOON).unwrap();
+        let repeat = proxy.hold_next_request(retry);
+        // Repeated within its tenure, or by then the connection was given up and the next attempt fails in the next one.
+        repeat.wait_held(SOON).unwrap();
+        answer.release();
+        repeat.release(SOON).unwrap();
+        fleet.wait_settled();
+        fleet.assert_effects(&jobs);
+        let attempts: Vec<u32> = fleet.runs_of("fails").iter().map(|run| run.attempt).collect();
+        assert_eq!(attempts, [1, 2, 3, 4]);
+    });
 }

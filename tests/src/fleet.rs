@@ -5,7 +5,6 @@
 use crate::berth::Berth;
 use crate::node::{Drained, NodeProcess, kept};
 use crate::script::{KIND, Script};
-use gristmill_broker::inspect::{DeadView, EntityView, PartitionView};
 use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, QueueDefinition, RedisConfig};
 use gristmill_job::{ContentType, JobId, NewJob, QueueName, partition_of};
 use gristmill_testkit::eventually;
@@ -29,19 +28,19 @@ pub const QUEUE: &str = "work";
 pub struct Fleet {
     /// The server; faults are injected through it.
     pub server: Server,
-    url: String,
-    folder: PathBuf,
+    pub(crate) url: String,
+    pub(crate) folder: PathBuf,
     nodes: usize,
     killed: Vec<(String, u64)>,
     paused: Vec<(String, u64, u64)>,
     settled_otherwise: Vec<String>,
     order_not_promised: Vec<String>,
     producer: HistoryWriter,
-    runtime: tokio::runtime::Runtime,
-    broker: Broker,
-    queue: QueueDefinition,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) broker: Broker,
+    pub(crate) queue: QueueDefinition,
     /// All queues that must be empty in the end.
-    queues: Vec<QueueDefinition>,
+    pub(crate) queues: Vec<QueueDefinition>,
     // Last: its place is free once everything else has stopped.
     _berth: Berth,
 }
@@ -302,75 +301,6 @@ impl Fleet {
         format!("200\r\n$7\r\nSTREAMS\r\n${}\r\n{stream}\r\n", stream.len()).into_bytes()
     }
 
-    /// Every dead letter of the test queue.
-    pub fn dead(&self) -> Vec<DeadView> {
-        let connection = self.connection();
-        let letters = |p| self.runtime.block_on(connection.dead_letters(&self.queue, p, 0, 10_000)).unwrap();
-        (0..PARTITIONS).flat_map(letters).collect()
-    }
-
-    /// Every partition of the test queue, or nothing while Redis is away.
-    pub fn partitions(&self) -> Vec<PartitionView> {
-        self.partitions_in(&self.queue)
-    }
-
-    fn partitions_in(&self, queue: &QueueDefinition) -> Vec<PartitionView> {
-        let connection = self.connection();
-        self.runtime.block_on(connection.partitions(queue)).unwrap_or_default()
-    }
-
-    /// How many partitions each owner has, by its incarnation in Redis.
-    pub fn owners(&self) -> BTreeMap<String, usize> {
-        let mut owners = BTreeMap::new();
-        for view in self.partitions() {
-            if !view.owner.is_empty() && view.expires > view.now {
-                *owners.entry(view.owner).or_default() += 1;
-            }
-        }
-        owners
-    }
-
-    /// How many partitions this node owns.
-    pub fn owned_by(&self, node: &NodeProcess) -> usize {
-        let mine = format!("{}~", node.name);
-        self.owners().iter().filter(|(owner, _)| owner.starts_with(&mine)).map(|(_, count)| count).sum()
-    }
-
-    /// Which partitions this node owns.
-    pub fn partitions_of(&self, node: &NodeProcess) -> Vec<u16> {
-        let mine = format!("{}~", node.name);
-        let views = self.partitions().into_iter();
-        let held = views.filter(|view| view.owner.starts_with(&mine) && view.expires > view.now);
-        held.map(|view| view.partition).collect()
-    }
-
-    /// Waits until `nodes` nodes share all partitions.
-    pub fn wait_shared_by(&self, nodes: usize) -> BTreeMap<String, usize> {
-        eventually(SOON, "all partitions owned, by so many nodes", || {
-            let owners = self.owners();
-            (owners.len() == nodes && owners.values().sum::<usize>() == usize::from(PARTITIONS))
-                .then_some(owners)
-        })
-    }
-
-    /// Waits until nothing is ready, claimed or in an outbox any more.
-    pub fn wait_settled(&self) {
-        self.wait_settled_within(SOON * 2);
-    }
-
-    /// The same, with a deadline of its own.
-    pub fn wait_settled_within(&self, deadline: Duration) {
-        eventually(deadline, "everything settled", || {
-            let empty = |view: &PartitionView| view.ready == 0 && view.claimed == 0 && view.outbox == 0;
-            // In the order in which jobs are emitted from one into the next.
-            let settled = self.queues.iter().all(|queue| {
-                let views = self.partitions_in(queue);
-                !views.is_empty() && views.iter().all(empty)
-            });
-            settled.then_some(())
-        });
-    }
-
     /// The history so far.
     pub fn history(&self) -> History {
         let files = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
@@ -428,44 +358,6 @@ impl Fleet {
         let report = check(&history, &self.expectations().applied(applied));
         report.assert_clean();
         report
-    }
-
-    /// Entities by key.
-    pub fn entities(&self, keys: &[Vec<u8>]) -> Vec<Option<EntityView>> {
-        self.entities_in(&self.queue, keys)
-    }
-
-    /// Entities of another queue by key.
-    pub fn entities_in(&self, queue: &QueueDefinition, keys: &[Vec<u8>]) -> Vec<Option<EntityView>> {
-        let connection = self.connection();
-        self.runtime.block_on(connection.entities(queue, keys)).unwrap()
-    }
-
-    /// One entity.
-    pub fn entity(&self, key: &str) -> Option<EntityView> {
-        self.entities(&[key.as_bytes().to_vec()]).pop().flatten()
-    }
-
-    /// Waits until so many runs have been started in all.
-    pub fn wait_started(&self, runs: usize) {
-        eventually(SOON, "so many runs started", || (self.history().runs.len() >= runs).then_some(()));
-    }
-
-    /// Waits until so many more runs have been started than now.
-    pub fn wait_started_more(&self, runs: usize) {
-        self.wait_started(self.history().runs.len() + runs);
-    }
-
-    /// Runs of this job, by start.
-    pub fn runs_of(&self, id: &str) -> Vec<Run> {
-        self.history().runs.into_iter().filter(|run| run.job.id == id).collect()
-    }
-
-    /// Waits for a run of this job on this node.
-    pub fn wait_run_on(&self, id: &str, node: &NodeProcess) -> Run {
-        eventually(SOON, &format!("a run of {id} on {}", node.name), || {
-            self.runs_of(id).into_iter().find(|run| run.node == node.incarnation)
-        })
     }
 }
 

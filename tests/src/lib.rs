@@ -4,11 +4,13 @@
 //! * [`script`]: what a job tells its handler to do
 //! * [`servers`]: which servers a test runs on, and how a missing one is told
 //! * [`fleet`]: server, nodes, producer, expectations, in one value that stops everything when it is dropped
+//! * `look`: what it shows, and waiting until it does
 //! * [`node`]: one node process, what it counts, and what it says when it leaves
 //! * [`berth`]: at most two fleets live at a time, however many threads run tests
 
 pub mod berth;
 pub mod fleet;
+mod look;
 pub mod node;
 pub mod script;
 pub mod servers;
