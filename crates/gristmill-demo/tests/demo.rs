@@ -1,6 +1,8 @@
 //! The demo itself, on small made inputs: clean when nothing is planted, and each plant turns exactly its own field.
 //! Then its words for an input that cannot be used, and what is left of it when a person interrupts it.
 
+#![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
+
 use gristmill_testkit::{
     eventually,
     process::{Process, Signal},
