@@ -222,10 +222,10 @@ impl Node {
         let abandoned = if gone { 0 } else { self.alive() };
         if !gone {
             let _ = self.supervisor.cast(Message::Abandon);
-            let _ = tokio::time::timeout((grace / 8).min(Duration::from_millis(500)), leaving).await;
+            let _ = tokio::time::timeout((grace / 16).min(Duration::from_millis(500)), leaving).await;
         }
         let rest = (started + self.config.drain_window + grace).saturating_duration_since(Instant::now());
-        self.stop((rest / 3).min(Duration::from_secs(1))).await;
+        self.stop((rest / 4).min(Duration::from_secs(1))).await;
         let counts = self.counters.snapshot();
         let settled = |c: &Counts| c.done + c.stale + c.duplicate + c.dead + c.retried;
         let report = DrainReport {
