@@ -1,5 +1,5 @@
 //! What is measured in a process of its own: a node, or a bare client. It speaks to its parent in lines:
-//! `ready`, `recovered <nanos>`, and at the end `report name=value ...`.
+//! `ready`, `recovered <nanos>`, and at the end `tenure_lost <cause> <count>` and `report name=value ...`.
 
 use crate::cost;
 use crate::failure::{Failure, Outcome, ensure};
@@ -103,15 +103,15 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
             ("settled", settled(&counts) as f64),
             ("done", counts.done as f64),
             ("runs", seen.runs.load(Ordering::Relaxed) as f64),
-            ("tenures_lost", counts.tenures_lost() as f64),
             ("heartbeat_late_ms", counts.heartbeat_late_ms as f64),
             ("cpu_ms", cpu.as_millis() as f64),
             ("peak_bytes", cost::resident("self", "VmHWM")? as f64),
             ("p50_ms", percentile(&mut ages, 0.50)),
             ("p99_ms", percentile(&mut ages, 0.99)),
         ];
-        for (cause, count) in counts.tenure_ends.iter().filter(|(_, count)| *count > 0) {
-            println!("tenure_end {cause} {count}");
+        let faults = |cause: &str| !matches!(cause, "handover" | "drain");
+        for (cause, count) in counts.tenure_ends.iter().filter(|(cause, count)| *count > 0 && faults(cause)) {
+            println!("tenure_lost {cause} {count}");
         }
         say(&report);
         Ok(())

@@ -1,5 +1,7 @@
 //! The figures: the table for people, and the last line for programs.
 
+use crate::whole::Report;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// The fields of the last line, in its order.
@@ -19,7 +21,17 @@ pub(crate) struct Figures {
     pub(crate) redis_bytes_per_job: Option<f64>,
     pub(crate) recovery_ms: Option<f64>,
     pub(crate) lease_ms: u64,
-    pub(crate) tenures_lost: u64,
+    /// By cause.
+    pub(crate) tenures_lost: BTreeMap<String, u64>,
+}
+
+impl Figures {
+    /// Adds what a node lost without a fault.
+    pub(crate) fn lost(&mut self, report: &Report) {
+        for (cause, count) in &report.lost {
+            *self.tenures_lost.entry(cause.clone()).or_default() += count;
+        }
+    }
 }
 
 impl fmt::Display for Figures {
@@ -43,7 +55,7 @@ impl fmt::Display for Figures {
             ("redis_bytes_per_job", shown(self.redis_bytes_per_job, 1)),
             ("recovery_ms", shown(self.recovery_ms, 0)),
             ("lease_ms", self.lease_ms.to_string()),
-            ("tenures_lost", self.tenures_lost.to_string()),
+            ("tenures_lost", self.tenures_lost.values().sum::<u64>().to_string()),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

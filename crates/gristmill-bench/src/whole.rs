@@ -17,12 +17,16 @@ pub(crate) struct Child {
 
 /// What a child said at its end.
 #[derive(Debug, Clone)]
-pub(crate) struct Report(BTreeMap<String, f64>);
+pub(crate) struct Report {
+    figures: BTreeMap<String, f64>,
+    /// Tenures that a fault ended, by cause.
+    pub(crate) lost: Vec<(String, u64)>,
+}
 
 impl Report {
     /// A figure by name; 0 where the child did not tell it.
     pub(crate) fn get(&self, name: &str) -> f64 {
-        self.0.get(name).copied().unwrap_or(0.0)
+        self.figures.get(name).copied().unwrap_or(0.0)
     }
 }
 
@@ -81,18 +85,20 @@ impl Child {
         let status = self.process.wait(DEADLINE)?;
         ensure(status.success(), || format!("a child ended with {status}: {}", self.process.stderr_tail()))?;
         let lines = self.process.lines();
-        for line in lines.iter().filter(|line| line.text.starts_with("tenure_end ")) {
-            if !["tenure_end drain ", "tenure_end handover "].iter().any(|fine| line.text.starts_with(fine)) {
-                eprintln!("bench: a node says: {}", line.text);
-            }
-        }
         let said = lines.iter().rev().find_map(|line| line.text.strip_prefix("report "));
         let said = said.ok_or_else(|| Failure::Broken("a child ended without a report".into()))?;
         let figure = |word: &str| {
             let (name, value) = word.split_once('=')?;
             Some((name.to_owned(), value.parse().ok()?))
         };
-        Ok(Report(said.split_whitespace().filter_map(figure).collect()))
+        let lost = |line: &str| {
+            let (cause, count) = line.strip_prefix("tenure_lost ")?.split_once(' ')?;
+            Some((cause.to_owned(), count.parse().ok()?))
+        };
+        Ok(Report {
+            figures: said.split_whitespace().filter_map(figure).collect(),
+            lost: lines.iter().filter_map(|line| lost(&line.text)).collect(),
+        })
     }
 
     /// SIGKILL.

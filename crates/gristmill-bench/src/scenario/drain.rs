@@ -9,7 +9,7 @@ use crate::plan::{Role, Variant};
 use crate::rate::{Samples, median};
 use crate::raw;
 use crate::report::{Figures, Table, per_second};
-use crate::whole::Child;
+use crate::whole::{Child, Report};
 use gristmill_testkit::server::{Appendonly, Server};
 use std::time::Duration;
 
@@ -51,14 +51,15 @@ enum Side {
 }
 
 /// One side of one round.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Drained {
     /// Jobs per second, without the ends.
     rate: f64,
     /// CPU of the server and of the client, start and end included.
     server_cpu: Duration,
     client_cpu: Duration,
-    tenures_lost: f64,
+    /// What the node said at its end.
+    report: Option<Report>,
 }
 
 /// Runs the variants that the plan wants.
@@ -83,7 +84,7 @@ fn run_one(ground: &Ground, variant: Variant, figures: &mut Figures, table: &mut
         let (raw, ceiling, whole) = (raw?, ceiling?, whole?);
         let jobs = ground.plan.jobs as f64;
         let micros = |cpu: Duration| cpu.as_secs_f64() * 1e6 / jobs;
-        for (name, side) in [("raw", raw), ("ceiling", ceiling), ("whole", whole)] {
+        for (name, side) in [("raw", &raw), ("ceiling", &ceiling), ("whole", &whole)] {
             println!(
                 "  round {round}  {name:<7}  {:>16}  {:.2} of raw  CPU per job: Redis {:.2} µs, client {:.2} µs",
                 per_second(side.rate),
@@ -92,7 +93,10 @@ fn run_one(ground: &Ground, variant: Variant, figures: &mut Figures, table: &mut
                 micros(side.client_cpu),
             );
         }
-        figures.tenures_lost += whole.tenures_lost as u64;
+        if let Some(report) = &whole.report {
+            report.lost.iter().for_each(|(cause, n)| println!("  round {round}  tenures lost: {cause} {n}"));
+            figures.lost(report);
+        }
         rounds.push((raw.rate, ceiling.rate, whole.rate));
     }
     let middle = |of: fn(&(f64, f64, f64)) -> f64| median(&rounds.iter().map(of).collect::<Vec<_>>());
@@ -133,12 +137,12 @@ fn drain(
     server.flush()?;
     ground.run(fill(&url, workload, plan.jobs))?;
     let (server_before, client_before) = (cost::server_cpu(server)?, cost::cpu("self")?);
-    let own = |samples: Samples| -> Outcome<(f64, Duration, f64)> {
+    let own = |samples: Samples| -> Outcome<(f64, Duration, Option<Report>)> {
         let jobs = plan.jobs as u64;
         ensure(samples.last() == jobs, || format!("{jobs} jobs were due, {} were settled", samples.last()))?;
-        Ok((samples.rate(jobs), cost::cpu("self")? - client_before, 0.0))
+        Ok((samples.rate(jobs), cost::cpu("self")? - client_before, None))
     };
-    let (rate, client_cpu, tenures_lost) = match side {
+    let (rate, client_cpu, report) = match side {
         Side::Raw => own(ground.run(raw::drain(&url, queue, plan.raw_batch, plan.in_flight))?)?,
         Side::Ceiling => {
             own(ground.run(ceiling::drain(&url, queue, effect, plan.ceiling_batch, plan.in_flight))?)?
@@ -149,7 +153,7 @@ fn drain(
             let (done, jobs) = (report.get("done"), plan.jobs as f64);
             ensure(done == jobs, || format!("{jobs} jobs were due, {done} were done"))?;
             let cpu = Duration::from_secs_f64(report.get("cpu_ms") / 1000.0);
-            (report.get("rate"), cpu, report.get("tenures_lost"))
+            (report.get("rate"), cpu, Some(report))
         }
     };
     let server_cpu = cost::server_cpu(server)? - server_before;
@@ -157,5 +161,5 @@ fn drain(
     if effect && !matches!(side, Side::Raw) {
         ground.run(check_effects(&url, workload, plan.jobs))?;
     }
-    Ok(Drained { rate, server_cpu, client_cpu, tenures_lost })
+    Ok(Drained { rate, server_cpu, client_cpu, report })
 }

@@ -32,7 +32,7 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
             let (p50, p99) = (side.get("p50_ms"), side.get("p99_ms"));
             println!("  round {round}  {name:<7}  p50 {p50:.3} ms  p99 {p99:.3} ms");
         }
-        figures.tenures_lost += ours.get("tenures_lost") as u64;
+        figures.lost(&ours);
         rounds.push((bare, ours));
     }
     let middle = |of: fn(&(Report, Report)) -> f64| median(&rounds.iter().map(of).collect::<Vec<_>>());

@@ -62,7 +62,7 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
     drop(broker);
     let report = node.finish()?;
     ground.run(check_drained(&url, &workload.queue))?;
-    figures.tenures_lost += report.get("tenures_lost") as u64;
+    figures.lost(&report);
     figures.node_rss_mb = Some(report.get("peak_bytes") / 1e6);
     table.row("long: through one node, its producer beside it", per_second(report.get("rate")), "");
     let third = looks.len() / 3;

@@ -30,7 +30,7 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
     ground.run(fill(&url, &workload, plan.jobs))?;
     let report = Child::node(plan, &url, "bench", Role::Plain, plan.jobs)?.finish()?;
     ground.run(check_drained(&url, &workload.queue))?;
-    figures.tenures_lost += report.get("tenures_lost") as u64;
+    figures.lost(&report);
     let peak = report.get("peak_bytes") / 1e6;
     println!("  a node that drained them: at most {peak:.1} MB resident");
     table.row("node memory: peak while draining", format!("{peak:.1} MB"), "resident");

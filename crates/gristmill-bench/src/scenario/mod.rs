@@ -38,7 +38,9 @@ pub(crate) fn all(plan: &Plan) -> Outcome<()> {
             scenario(&ground, &mut figures, &mut table)?;
         }
     }
-    table.row("tenures lost without a fault", figures.tenures_lost.to_string(), "0");
+    let lost = figures.tenures_lost.values().sum::<u64>();
+    let causes: Vec<String> = figures.tenures_lost.iter().map(|(cause, n)| format!("{cause} {n}")).collect();
+    table.row("tenures lost without a fault", lost.to_string(), format!("must be 0 {}", causes.join(", ")));
     println!("\n{table}");
     println!("{figures}");
     Ok(())
