@@ -174,6 +174,13 @@ fn only_a_stopped_process_is_excused_for_what_it_had_begun() {
     let late = late.run("a", 1, "old", 100, 110);
     late.check(&Expectations::new().paused("old", 10, 99)).assert_clean();
     assert_eq!(counts(&late.check(&Expectations::new())), [0, 0, 0, 0, 1, 0, 0]);
+    // The late start may also come just before that of the true owner; but not long after it was resumed.
+    let early = |at| {
+        Story::default().job("a", 1).run("a", 1, "old", at, at + 50).run("a", 1, "new", at + 20, at + 30)
+    };
+    early(120).check(&Expectations::new().paused("old", 10, 99)).assert_clean();
+    let too_late = early(1_000_200).check(&Expectations::new().paused("old", 10, 99));
+    assert_eq!(counts(&too_late), [0, 0, 0, 0, 1, 0, 0]);
 }
 
 #[test]

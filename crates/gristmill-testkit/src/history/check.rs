@@ -85,10 +85,11 @@ impl Expectations {
 
     fn excuses(&self, earlier: &Run, later: &Run) -> bool {
         self.paused.iter().any(|(node, from_us, to_us)| {
+            let late_us = to_us.saturating_add(LATE_START_US);
+            // Begun before it was stopped, or late after it was resumed: then the true owner's run may come second.
             let while_running =
-                *node == earlier.node && *from_us <= later.started_us && *to_us >= earlier.started_us;
-            let started_late = *node == later.node
-                && (*from_us..=to_us.saturating_add(LATE_START_US)).contains(&later.started_us);
+                *node == earlier.node && *from_us <= later.started_us && late_us >= earlier.started_us;
+            let started_late = *node == later.node && (*from_us..=late_us).contains(&later.started_us);
             while_running || started_late
         })
     }
