@@ -1,11 +1,59 @@
 //! The promises, one file each. Every test has a private server, real node processes and real signals; what happened is
 //! read from the histories that the handlers wrote, and from Redis.
+//!
+//! | file | promise |
+//! |---|---|
+//! | `no_job_is_lost` | whatever dies, every job ends by its handler or as a dead letter |
+//! | `effects_apply_once` | whatever is repeated, killed or left without an answer, an entity changes once per job |
+//! | `keys_stay_in_order` | the jobs of a key succeed one at a time, in the order of their places |
+//! | `one_owner_per_partition` | partitions move by request, in order, without an expiry; none is left alone |
+//! | `stale_owner_is_fenced` | who was stopped past its lease changes nothing any more |
+//! | `drain_keeps_its_window` | what runs may finish, the rest is laid down uncharged, and the process is gone in time |
+//! | `redis_may_fail` | restarted, paused, full, flushed or tampered with: nothing kept is lost, doubled or stuck |
+//! | `failover_to_an_older_state` | what survives is settled, once, in order |
+//!
+//! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server)
+//! and one drain run on every server always. Two groups of processes live at a time. `GRISTMILL_SEED` repeats a random run;
+//! `GRISTMILL_TEST_KEEP=FOLDER` keeps logs and histories of a test that failed.
+//!
+//! # Where each trace that breaks a simpler design is shown not to break this one
+//!
+//! On real processes (here), on the scripts alone (`contract`, a test of gristmill-broker), and on the pure machines of the
+//! node (`simulation_tests`, `plan_tests`, `lanes_tests`: tens of thousands of interleavings).
+//!
+//! | trace | shown by |
+//! |---|---|
+//! | V1 lost answer of a claim | `keys_stay_in_order::when_the_answer_of_a_claim_is_lost`, `keys_stay_in_order::when_connections_break_right_behind_claims`, `late::v1_a_claim_whose_answer_is_lost_is_found_by_the_next_tenure` |
+//! | V2 own late claim | `keys_stay_in_order::when_a_claim_of_the_connection_before_arrives_late`, `late::v2_a_late_claim_of_an_old_tenure_reads_nothing` |
+//! | V3 same owner, same epoch | `one_owner_per_partition::a_release_that_arrives_late_frees_nothing`, `late::v3_a_late_release_frees_no_later_epoch` |
+//! | V7 recover after a hand-over | `drain_keeps_its_window::what_runs_finishes_and_what_waits_is_handed_back_uncharged`, `traces::v7_what_was_handed_back_is_recovered` |
+//! | V8 a lease comes back | `one_owner_per_partition::a_lease_that_comes_back_starts_nothing_beside_the_run_from_before`, `lanes_tests::a_key_whose_old_run_lives_is_not_started` |
+//! | V9 failover inside a tenure | `failover_to_an_older_state::that_the_node_sees`, `failover_to_an_older_state::that_a_proxy_hides`, `late::v9_calls_that_follow_lost_ones_do_nothing` |
+//! | V10 a result of the lost history | `failover_to_an_older_state::a_result_of_the_lost_history_does_not_overtake`, `simulation_tests::failovers_to_an_older_state` |
+//! | V11 an old answer late | `keys_stay_in_order::when_answers_come_late_in_bulk`, `simulation_tests::lost_answers` |
+//! | V12 a wish without an end | `one_owner_per_partition::a_wish_ends_with_the_node_that_had_it`, `traces::v12_a_wish_ends_with_its_time_and_with_the_next_acquire` |
+//! | V13 full memory | `redis_may_fail::full_memory_stops_enqueue_and_nothing_else`, `memory::v13_everything_but_enqueue_works_when_memory_is_full` |
+//! | V14 the same epoch twice | `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` (needs a clock that goes back: scripts only) |
+//! | V15 put back without a charge | `traces::v15_every_put_back_is_another_turn` (no handler can snooze yet) |
+//! | V16 hand back | `drain_keeps_its_window::a_run_that_ignores_its_cancellation_is_stopped_and_handed_back`, `traces::v16_a_hand_back_does_not_change_the_turn` |
+//! | V17 a second life | `traces::v17_a_second_dead_letter_of_an_id_does_not_overwrite_the_first` (nothing can be replayed yet) |
+//! | V18 a repeated retry | `effects_apply_once::a_retry_whose_answer_is_lost_is_charged_once`, `traces::v18_a_repeated_retry_is_charged_once` |
+//! | V34 a waiting mark | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v34_a_waiting_mark_is_no_effect` |
+//! | V35 a window from the verdict | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v35_a_mark_lives_as_long_as_its_job_and_a_window_after` |
+//! | V37 a group made late | `redis_may_fail::the_group_is_deleted_by_hand`, `redis_may_fail::flushed_under_running_nodes`, `traces::v37_a_new_group_starts_at_the_beginning` |
+//! | V38 nobody may take it | `one_owner_per_partition::the_partitions_of_a_node_that_drains_are_taken_before_it_is_gone`, `plan_tests::a_partition_that_nobody_serves_is_taken_above_the_cap_after_two_lease_times` |
+//! | V39 one bad job in a batch | `effects_apply_once::a_job_whose_effect_cannot_be_written_harms_no_other`, `traces::v39_one_bad_job_harms_no_other_of_its_batch` |
+//! | V40 released with a run alive | `drain_keeps_its_window::a_run_that_blocks_its_thread_is_abandoned_in_time` |
+//! | V41 emitted jobs by random ids | `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_settle_and_forward`, `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_forward_and_its_note`, `traces::v41_a_rerun_emits_the_same_ids_and_they_are_absorbed` |
+//!
+//! V4 to V6 belong to a plain claim, which is not used: `late::v4_a_claim_cut_in_half_by_another_owner_reads_nothing`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;
+mod index;
 mod keys_stay_in_order;
 mod no_job_is_lost;
 mod one_owner_per_partition;
