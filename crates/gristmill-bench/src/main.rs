@@ -29,6 +29,10 @@ use clap::Parser;
 use plan::{Arguments, Command};
 use std::process::ExitCode;
 
+/// Both sides of every comparison run on the allocator that worker binaries are advised to use.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.command {
