@@ -25,15 +25,30 @@ pub(crate) struct Arguments {
 }
 
 #[derive(Args)]
+#[command(next_help_heading = "Settings")]
 pub(crate) struct SettingsArguments {
     /// A settings file, instead of one per environment
-    #[arg(long, global = true, value_name = "FILE", conflicts_with = "env", env = "GRISTMILL_CONFIG")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        conflicts_with = "env",
+        env = "GRISTMILL_CONFIG",
+        hide_env_values = true
+    )]
     config: Option<PathBuf>,
     /// The environment: its settings are in ENV.toml in the settings folder
-    #[arg(long, global = true, env = "GRISTMILL_ENV")]
+    #[arg(long, global = true, env = "GRISTMILL_ENV", hide_env_values = true)]
     env: Option<String>,
     /// The folder with a settings file per environment
-    #[arg(long, global = true, value_name = "DIR", default_value = "config", env = "GRISTMILL_CONFIG_DIR")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        default_value = "config",
+        env = "GRISTMILL_CONFIG_DIR",
+        hide_env_values = true
+    )]
     config_dir: PathBuf,
     /// The address of Redis (redis.url); passwords belong in redis.password_file, since others see arguments
     #[arg(long, global = true, value_name = "URL")]
@@ -116,11 +131,11 @@ pub(crate) struct EnqueueArguments {
 }
 
 const LINES: &str = "\
-A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …}: key, kind and payload are required, the payload is any
-JSON. With --kind the whole line is the payload instead, byte for byte.
+A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …}: key, kind and payload are required, \
+the payload is any JSON. With --kind the whole line is the payload instead, byte for byte.
 
-A bad line is reported with its number and reason, and the others are enqueued (exit code 3). Jobs with ids can be
-enqueued again at any time: what is known already is counted as a duplicate.";
+A bad line is reported with its number and reason, and the others are enqueued (exit code 3). Jobs with ids can \
+be enqueued again at any time: what is known already is counted as a duplicate.";
 
 #[derive(Subcommand)]
 pub(crate) enum DeadCommand {
