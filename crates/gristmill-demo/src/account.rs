@@ -1,7 +1,7 @@
 //! What came of it: a table, what was broken, and the last line.
 
 use crate::{args::Args, failure::Failure, fault_free::Measured, input::Input, paced::Ran};
-use std::fmt::Display;
+use std::{collections::BTreeMap, fmt::Display};
 
 /// Prints it all; [`Failure::Broken`] where a promise was not kept.
 pub(crate) fn print(
@@ -47,15 +47,13 @@ pub(crate) fn print(
     row("paced run", format!("{} ms", ran.took.as_millis()), "first enqueue to everything settled");
     row("jobs/s", measured.jobs_per_s, "one node, no fault, everything enqueued before");
     row("enqueued/s", measured.enqueued_per_s, "in bulk, before that");
-    for said in &measured.said {
-        row("", "", &format!("without a fault: {said}"));
-    }
-    let drained = [(ran.drained.node.clone(), ran.drained.said.clone())];
-    for (node, said) in drained.iter().chain(&ran.said) {
-        for said in said.iter().filter(|said| said.starts_with("counts:")) {
-            row("", "", &format!("{node}: {said}"));
-        }
-    }
+    row("tenures", "", &format!("ended without a fault: {}", tenures_ended(measured.said.iter())));
+    let said = ran.said.iter().flat_map(|(_, said)| said).chain(&ran.drained.said);
+    row(
+        "",
+        "",
+        &format!("ended in the paced run, by the nodes that could still tell: {}", tenures_ended(said)),
+    );
 
     let complaints = complaints(measured, ran);
     for complaint in &complaints {
@@ -80,6 +78,18 @@ fn row(name: &str, value: impl Display, words: &str) {
 fn shares(ran: &Ran) -> String {
     let shares: Vec<String> = ran.runs.iter().map(|(node, runs)| format!("{node} {runs}")).collect();
     shares.join(", ")
+}
+
+/// By cause, summed over what nodes said at their ends.
+fn tenures_ended<'a>(said: impl Iterator<Item = &'a String>) -> String {
+    let mut causes: BTreeMap<&str, u64> = BTreeMap::new();
+    let ends =
+        said.filter_map(|said| said.split_once("tenures_ended: ")).flat_map(|(_, ends)| ends.split(' '));
+    for (cause, count) in ends.filter_map(|end| end.split_once('=')) {
+        *causes.entry(cause).or_default() += count.parse::<u64>().unwrap_or(0);
+    }
+    let told: Vec<String> = causes.iter().map(|(cause, count)| format!("{cause} {count}")).collect();
+    told.join(", ")
 }
 
 /// Everything that should not be so. Empty exactly if every promise was kept.
