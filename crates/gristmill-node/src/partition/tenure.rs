@@ -246,5 +246,4 @@ impl Tenure {
 }
 
 #[cfg(test)]
-#[path = "tenure/simulation_tests.rs"]
 mod simulation;

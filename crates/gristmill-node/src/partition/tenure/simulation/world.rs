@@ -1,10 +1,7 @@
-//! Two nodes, one partition, the broker's model as the store, and faults at every step: answers that are lost, requests
-//! that execute late, connections that are replaced, nodes that stop, die, drain, leases that expire, and failovers to
-//! an older state. After the faults stop, every job must be settled, every effect applied once and in order.
-//!
-//! The state machine is the real one; only the shell around it is played here. A seed repeats a run step for step.
+//! The shell around two tenures, played: the store, the connections, the clock and the runs.
 
-use super::*;
+use super::Faults;
+use crate::partition::tenure::*;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::model::Model;
@@ -13,70 +10,58 @@ use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{
     ContentType, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis,
 };
-use gristmill_testkit::seed::{SplitMix64, seed};
+use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 const TTL: Duration = Duration::from_millis(1000);
 const TRUST: u64 = 700;
-const KEYS: usize = 3;
-const VERSIONS: u64 = 4;
+pub(super) const KEYS: usize = 3;
+pub(super) const VERSIONS: u64 = 4;
 
 /// A call on its way to the store.
-struct Request {
-    fence: Fence,
-    number: u64,
-    call: Arc<Call>,
+pub(super) struct Request {
+    pub(super) fence: Fence,
+    pub(super) number: u64,
+    pub(super) call: Arc<Call>,
 }
 
-struct SimNode {
-    incarnation: Incarnation,
-    tenure: Tenure,
-    fence: Option<Fence>,
-    trusted_until: u64,
-    answered: u64,
-    before: Before,
-    acquire: Option<Epoch>,
-    requests: VecDeque<Request>,
-    answers: VecDeque<(Epoch, u64, Result<Answer, CallError>)>,
-    queued: Vec<Run>,
-    running: Vec<Run>,
-    gate: Option<Epoch>,
-    wake_at: Option<u64>,
-    stopped: bool,
+pub(super) struct SimNode {
+    pub(super) incarnation: Incarnation,
+    pub(super) tenure: Tenure,
+    pub(super) fence: Option<Fence>,
+    pub(super) trusted_until: u64,
+    pub(super) answered: u64,
+    pub(super) before: Before,
+    pub(super) acquire: Option<Epoch>,
+    pub(super) requests: VecDeque<Request>,
+    pub(super) answers: VecDeque<(Epoch, u64, Result<Answer, CallError>)>,
+    pub(super) queued: Vec<Run>,
+    pub(super) running: Vec<Run>,
+    pub(super) gate: Option<Epoch>,
+    pub(super) wake_at: Option<u64>,
+    pub(super) stopped: bool,
 }
 
-/// Which faults a run may have.
-#[derive(Clone, Copy, Debug)]
-struct Faults {
-    lost: bool,
-    reconnect: bool,
-    expiry: bool,
-    crash: bool,
-    handover: bool,
-    failover: bool,
-    retry: bool,
-}
-
-struct World {
-    rng: SplitMix64,
-    faults: Faults,
-    model: Model,
-    snapshot: Model,
-    now: u64,
-    start: Instant,
-    queue: QueueDefinition,
-    keys: Arc<PartitionKeys>,
-    nodes: Vec<SimNode>,
+pub(super) struct World {
+    pub(super) rng: SplitMix64,
+    pub(super) faults: Faults,
+    pub(super) model: Model,
+    pub(super) snapshot: Model,
+    pub(super) now: u64,
+    pub(super) start: Instant,
+    pub(super) queue: QueueDefinition,
+    pub(super) keys: Arc<PartitionKeys>,
+    pub(super) nodes: Vec<SimNode>,
     /// Requests of connections that are gone; they may still execute.
-    late: Vec<Request>,
-    starts: u64,
-    failed_over: bool,
-    log: Vec<String>,
+    pub(super) late: Vec<Request>,
+    pub(super) starts: u64,
+    pub(super) failed_over: bool,
+    pub(super) log: Vec<String>,
 }
 
 impl World {
-    fn new(seed: u64, faults: Faults) -> Self {
+    pub(super) fn new(seed: u64, faults: Faults) -> Self {
         let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
         let mut model = Model::new();
         model.set_now(UnixMillis(1_000_000));
@@ -114,7 +99,7 @@ impl World {
         world
     }
 
-    fn fresh_node(&mut self, n: u64) -> SimNode {
+    pub(super) fn fresh_node(&mut self, n: u64) -> SimNode {
         let incarnation = Incarnation::of(&format!("n{n}"), self.rng.next_u64());
         let bounds = Bounds {
             window_jobs: 6,
@@ -147,11 +132,11 @@ impl World {
         }
     }
 
-    fn at(&self, ms: u64) -> Instant {
+    pub(super) fn at(&self, ms: u64) -> Instant {
         self.start + Duration::from_millis(ms - 1_000_000)
     }
 
-    fn tell(&mut self, n: usize, event: Event) {
+    pub(super) fn tell(&mut self, n: usize, event: Event) {
         self.log.push(format!("{} n{n} <- {event:?}", self.now));
         let now = Now {
             instant: self.at(self.now),
@@ -208,7 +193,7 @@ impl World {
         }
     }
 
-    fn acquire(&mut self, n: usize) {
+    pub(super) fn acquire(&mut self, n: usize) {
         let Some(highest) = self.nodes[n].acquire.take() else { return };
         let lost = self.faults.lost && self.rng.one_in(8);
         let mut before = self.nodes[n].before.clone();
@@ -250,7 +235,7 @@ impl World {
     }
 
     /// The store executes one request; `None`: nobody hears the answer.
-    fn execute(&mut self, request: &Request) -> Answer {
+    pub(super) fn execute(&mut self, request: &Request) -> Answer {
         let guard = gristmill_broker::call::Guard {
             keys: &self.keys,
             fence: &request.fence,
@@ -267,7 +252,7 @@ impl World {
         self.model.call(&request.call, guard)
     }
 
-    fn step_request(&mut self, n: usize) {
+    pub(super) fn step_request(&mut self, n: usize) {
         let Some(request) = self.nodes[n].requests.pop_front() else { return };
         let answer = self.execute(&request);
         let lost = self.faults.lost && self.rng.one_in(10);
@@ -275,7 +260,7 @@ impl World {
         self.nodes[n].answers.push_back((request.fence.epoch, request.number, result));
     }
 
-    fn step_answer(&mut self, n: usize) {
+    pub(super) fn step_answer(&mut self, n: usize) {
         let Some((epoch, number, result)) = self.nodes[n].answers.pop_front() else { return };
         if self.nodes[n].tenure.epoch() != epoch {
             return;
@@ -286,7 +271,7 @@ impl World {
         self.tell(n, Event::Answered(number, result));
     }
 
-    fn step_start(&mut self, n: usize) {
+    pub(super) fn step_start(&mut self, n: usize) {
         if self.nodes[n].queued.is_empty() {
             return;
         }
@@ -308,7 +293,7 @@ impl World {
         self.nodes[n].running.push(run);
     }
 
-    fn step_end(&mut self, n: usize) {
+    pub(super) fn step_end(&mut self, n: usize) {
         if self.nodes[n].running.is_empty() {
             return;
         }
@@ -330,7 +315,7 @@ impl World {
         self.tell(n, Event::Ended(vec![ended(run, ran)]));
     }
 
-    fn step_renew(&mut self, n: usize) {
+    pub(super) fn step_renew(&mut self, n: usize) {
         let Some(fence) = self.nodes[n].fence.clone() else { return };
         let lease = Renew { keys: self.keys.clone(), fence: fence.clone(), answered: self.nodes[n].answered };
         let answer = self.model.renew(&[lease], TTL).remove(0);
@@ -348,7 +333,7 @@ impl World {
         }
     }
 
-    fn pass(&mut self, ms: u64) {
+    pub(super) fn pass(&mut self, ms: u64) {
         self.now += ms;
         self.model.set_now(UnixMillis(self.now));
         for n in 0..self.nodes.len() {
@@ -364,187 +349,9 @@ impl World {
             }
         }
     }
-
-    fn fault(&mut self) {
-        let n = usize::try_from(self.rng.below(2)).unwrap();
-        let faults = self.faults;
-        match self.rng.below(7) {
-            0 if faults.reconnect && self.nodes[n].fence.is_some() => {
-                // Answers under way are lost with the connection.
-                self.nodes[n].answers.clear();
-                self.tell(n, Event::Lost(End::Connection));
-            }
-            1 if faults.expiry => self.nodes[n].stopped = true,
-            2 if faults.expiry => self.pass(1100),
-            3 if faults.crash => {
-                let lost = self.fresh_node(n as u64);
-                let gone = std::mem::replace(&mut self.nodes[n], lost);
-                self.late.extend(gone.requests);
-            }
-            4 if faults.handover => self.tell(n, Event::Yield(Why::Handover)),
-            5 if faults.failover => {
-                let kept = self.snapshot.clone();
-                self.snapshot = self.model.clone();
-                self.model = kept;
-                self.model.set_now(UnixMillis(self.now));
-                self.failed_over = true;
-                self.log.push(format!("{} failover", self.now));
-                for n in 0..2 {
-                    if self.nodes[n].fence.is_some() {
-                        self.nodes[n].answers.clear();
-                        self.tell(n, Event::Lost(End::Connection));
-                    }
-                }
-            }
-            6 if faults.failover => self.snapshot = self.model.clone(),
-            _ => {}
-        }
-    }
-
-    fn step(&mut self) {
-        let n = usize::try_from(self.rng.below(2)).unwrap();
-        if self.nodes[n].stopped {
-            if self.rng.one_in(5) {
-                self.nodes[n].stopped = false;
-                self.pass(0);
-            }
-            return;
-        }
-        match self.rng.below(9) {
-            0 if self.nodes[n].tenure.is_idle() => self.tell(n, Event::Serve),
-            0 | 1 => self.acquire(n),
-            2 | 3 => self.step_request(n),
-            4 => self.step_answer(n),
-            5 => self.step_start(n),
-            6 => self.step_end(n),
-            7 => self.step_renew(n),
-            _ => {
-                let ms = 1 + self.rng.below(30);
-                self.pass(ms);
-            }
-        }
-    }
-
-    fn settled(&self) -> bool {
-        self.model.partitions(&self.queue)[0].ready == 0
-    }
-
-    fn run(mut self) -> (u64, bool) {
-        for _ in 0..1500 {
-            self.step();
-            if self.rng.one_in(25) {
-                self.fault();
-            }
-            if !self.late.is_empty() && self.rng.one_in(10) {
-                let at = usize::try_from(self.rng.below(self.late.len() as u64)).unwrap();
-                let request = self.late.remove(at);
-                self.execute(&request);
-            }
-        }
-        let lost = (self.faults, self.late.len());
-        self.faults = Faults {
-            lost: false,
-            reconnect: false,
-            expiry: false,
-            crash: false,
-            handover: false,
-            failover: false,
-            retry: false,
-        };
-        self.late.clear();
-        for node in &mut self.nodes {
-            node.stopped = false;
-        }
-        for _ in 0..30_000 {
-            if self.settled() {
-                break;
-            }
-            self.step();
-        }
-        let tail = || self.log[self.log.len().saturating_sub(60)..].join("\n");
-        assert!(self.settled(), "stuck with {lost:?}\n{}", tail());
-        for key in 0..KEYS {
-            let entity = self.model.entity(&self.queue, format!("key{key}").as_bytes()).expect("an entity");
-            assert_eq!((entity.version, entity.changes), (VERSIONS, VERSIONS), "key{key}: {}", tail());
-        }
-        (self.starts, self.failed_over)
-    }
 }
 
-fn ended(run: Run, ran: Ran) -> Ended {
+pub(super) fn ended(run: Run, ran: Ran) -> Ended {
     let Run { epoch, lane, entry, turn, .. } = run;
     Ended { epoch, lane, entry, turn, ran }
-}
-
-const NONE: Faults = Faults {
-    lost: false,
-    reconnect: false,
-    expiry: false,
-    crash: false,
-    handover: false,
-    failover: false,
-    retry: false,
-};
-
-fn simulate(faults: Faults) {
-    let cases: u64 = std::env::var("GRISTMILL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
-    let first = seed();
-    for case in 0..cases {
-        let seed = first.wrapping_add(case);
-        let ran = std::panic::catch_unwind(|| World::new(seed, faults).run());
-        let Ok((starts, _)) = ran else {
-            panic!("seed {seed} with {faults:?}: GRISTMILL_SEED={seed} repeats it")
-        };
-        assert!(starts >= KEYS as u64 * VERSIONS);
-    }
-}
-
-#[test]
-fn without_faults_every_job_runs_once() {
-    for case in 0..50 {
-        assert_eq!(World::new(case, NONE).run().0, KEYS as u64 * VERSIONS);
-    }
-}
-
-#[test]
-fn lost_answers() {
-    simulate(Faults { lost: true, ..NONE });
-}
-
-#[test]
-fn replaced_connections_and_late_requests() {
-    simulate(Faults { reconnect: true, lost: true, ..NONE });
-}
-
-#[test]
-fn stopped_nodes_and_expired_leases() {
-    simulate(Faults { expiry: true, ..NONE });
-}
-
-#[test]
-fn crashes_and_hand_overs() {
-    simulate(Faults { crash: true, handover: true, ..NONE });
-}
-
-#[test]
-fn retries_and_stopped_runs() {
-    simulate(Faults { retry: true, lost: true, ..NONE });
-}
-
-#[test]
-fn failovers_to_an_older_state() {
-    simulate(Faults { failover: true, lost: true, ..NONE });
-}
-
-#[test]
-fn everything_at_once() {
-    simulate(Faults {
-        lost: true,
-        reconnect: true,
-        expiry: true,
-        crash: true,
-        handover: true,
-        failover: true,
-        retry: true,
-    });
 }

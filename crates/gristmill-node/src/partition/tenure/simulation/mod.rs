@@ -1,0 +1,204 @@
+//! Two nodes, one partition, the broker's model as the store, and faults at every step: answers that are lost, requests
+//! that execute late, connections that are replaced, nodes that stop, die, drain, leases that expire, and failovers to
+//! an older state. After the faults stop, every job must be settled, every effect applied once and in order.
+//!
+//! The state machine is the real one; only the shell around it is played here. A seed repeats a run step for step.
+
+mod world;
+
+use super::*;
+use gristmill_job::UnixMillis;
+use gristmill_testkit::seed::seed;
+use world::{KEYS, VERSIONS, World};
+
+/// Which faults a run may have.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    lost: bool,
+    reconnect: bool,
+    expiry: bool,
+    crash: bool,
+    handover: bool,
+    failover: bool,
+    retry: bool,
+}
+
+impl World {
+    fn fault(&mut self) {
+        let n = usize::try_from(self.rng.below(2)).unwrap();
+        let faults = self.faults;
+        match self.rng.below(7) {
+            0 if faults.reconnect && self.nodes[n].fence.is_some() => {
+                // Answers under way are lost with the connection.
+                self.nodes[n].answers.clear();
+                self.tell(n, Event::Lost(End::Connection));
+            }
+            1 if faults.expiry => self.nodes[n].stopped = true,
+            2 if faults.expiry => self.pass(1100),
+            3 if faults.crash => {
+                let lost = self.fresh_node(n as u64);
+                let gone = std::mem::replace(&mut self.nodes[n], lost);
+                self.late.extend(gone.requests);
+            }
+            4 if faults.handover => self.tell(n, Event::Yield(Why::Handover)),
+            5 if faults.failover => {
+                let kept = self.snapshot.clone();
+                self.snapshot = self.model.clone();
+                self.model = kept;
+                self.model.set_now(UnixMillis(self.now));
+                self.failed_over = true;
+                self.log.push(format!("{} failover", self.now));
+                for n in 0..2 {
+                    if self.nodes[n].fence.is_some() {
+                        self.nodes[n].answers.clear();
+                        self.tell(n, Event::Lost(End::Connection));
+                    }
+                }
+            }
+            6 if faults.failover => self.snapshot = self.model.clone(),
+            _ => {}
+        }
+    }
+
+    fn step(&mut self) {
+        let n = usize::try_from(self.rng.below(2)).unwrap();
+        if self.nodes[n].stopped {
+            if self.rng.one_in(5) {
+                self.nodes[n].stopped = false;
+                self.pass(0);
+            }
+            return;
+        }
+        match self.rng.below(9) {
+            0 if self.nodes[n].tenure.is_idle() => self.tell(n, Event::Serve),
+            0 | 1 => self.acquire(n),
+            2 | 3 => self.step_request(n),
+            4 => self.step_answer(n),
+            5 => self.step_start(n),
+            6 => self.step_end(n),
+            7 => self.step_renew(n),
+            _ => {
+                let ms = 1 + self.rng.below(30);
+                self.pass(ms);
+            }
+        }
+    }
+
+    fn settled(&self) -> bool {
+        self.model.partitions(&self.queue)[0].ready == 0
+    }
+
+    fn run(mut self) -> (u64, bool) {
+        for _ in 0..1500 {
+            self.step();
+            if self.rng.one_in(25) {
+                self.fault();
+            }
+            if !self.late.is_empty() && self.rng.one_in(10) {
+                let at = usize::try_from(self.rng.below(self.late.len() as u64)).unwrap();
+                let request = self.late.remove(at);
+                self.execute(&request);
+            }
+        }
+        let lost = (self.faults, self.late.len());
+        self.faults = Faults {
+            lost: false,
+            reconnect: false,
+            expiry: false,
+            crash: false,
+            handover: false,
+            failover: false,
+            retry: false,
+        };
+        self.late.clear();
+        for node in &mut self.nodes {
+            node.stopped = false;
+        }
+        for _ in 0..30_000 {
+            if self.settled() {
+                break;
+            }
+            self.step();
+        }
+        let tail = || self.log[self.log.len().saturating_sub(60)..].join("\n");
+        assert!(self.settled(), "stuck with {lost:?}\n{}", tail());
+        for key in 0..KEYS {
+            let entity = self.model.entity(&self.queue, format!("key{key}").as_bytes()).expect("an entity");
+            assert_eq!((entity.version, entity.changes), (VERSIONS, VERSIONS), "key{key}: {}", tail());
+        }
+        (self.starts, self.failed_over)
+    }
+}
+
+const NONE: Faults = Faults {
+    lost: false,
+    reconnect: false,
+    expiry: false,
+    crash: false,
+    handover: false,
+    failover: false,
+    retry: false,
+};
+
+fn simulate(faults: Faults) {
+    let cases: u64 = std::env::var("GRISTMILL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let first = seed();
+    for case in 0..cases {
+        let seed = first.wrapping_add(case);
+        let ran = std::panic::catch_unwind(|| World::new(seed, faults).run());
+        let Ok((starts, _)) = ran else {
+            panic!("seed {seed} with {faults:?}: GRISTMILL_SEED={seed} repeats it")
+        };
+        assert!(starts >= KEYS as u64 * VERSIONS);
+    }
+}
+
+#[test]
+fn without_faults_every_job_runs_once() {
+    for case in 0..50 {
+        assert_eq!(World::new(case, NONE).run().0, KEYS as u64 * VERSIONS);
+    }
+}
+
+#[test]
+fn lost_answers() {
+    simulate(Faults { lost: true, ..NONE });
+}
+
+#[test]
+fn replaced_connections_and_late_requests() {
+    simulate(Faults { reconnect: true, lost: true, ..NONE });
+}
+
+#[test]
+fn stopped_nodes_and_expired_leases() {
+    simulate(Faults { expiry: true, ..NONE });
+}
+
+#[test]
+fn crashes_and_hand_overs() {
+    simulate(Faults { crash: true, handover: true, ..NONE });
+}
+
+#[test]
+fn retries_and_stopped_runs() {
+    simulate(Faults { retry: true, lost: true, ..NONE });
+}
+
+#[test]
+fn failovers_to_an_older_state() {
+    simulate(Faults { failover: true, lost: true, ..NONE });
+}
+
+#[test]
+fn everything_at_once() {
+    simulate(Faults {
+        lost: true,
+        reconnect: true,
+        expiry: true,
+        crash: true,
+        handover: true,
+        failover: true,
+        retry: true,
+    });
+}
