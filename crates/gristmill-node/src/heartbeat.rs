@@ -100,7 +100,10 @@ impl Heartbeat {
     }
 
     async fn beat(&self) {
-        let link = Link::start(self.rhythm.redis.clone(), "heartbeat");
+        // An answer that stays away must leave time for another try before trust runs out.
+        let mut redis = self.rhythm.redis.clone();
+        redis.response_timeout = redis.response_timeout.min(self.rhythm.ttl / 4);
+        let link = Link::start(redis, "heartbeat");
         let mut due = tokio::time::Instant::now();
         loop {
             let late = due.elapsed();

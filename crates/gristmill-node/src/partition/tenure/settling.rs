@@ -134,7 +134,7 @@ impl Tenure {
                     self.to_settle.push(Settling { lane, entry, settle: settle.clone() });
                     continue;
                 }
-                (Settled::Gone, _) if !first => {
+                (Settled::Gone, Verdict::Done { .. } | Verdict::Dead { .. }) if !first => {
                     self.outbox.news();
                     self.lanes.settled(lane);
                 }
