@@ -48,6 +48,8 @@ pub enum Verdict {
         /// The last error, shortened.
         error: String,
     },
+    /// Acknowledged and deleted without effect, since its handler said so.
+    Discard,
     /// Kept as a dead letter.
     Dead {
         /// The letter's own id.
@@ -79,6 +81,8 @@ pub enum Settled {
     Stale,
     /// Acknowledged; another copy of its id had applied, no effect.
     Duplicate,
+    /// Acknowledged without effect, as its handler said.
+    Discarded,
     /// Put back, one turn further.
     Retried,
     /// Now a dead letter.
@@ -102,6 +106,7 @@ impl Settle {
         let word = match &self.verdict {
             Verdict::Done { .. } => "done",
             Verdict::Retry { .. } => "retry",
+            Verdict::Discard => "discard",
             Verdict::Dead { .. } => "dead",
         };
         arguments.arg(word).arg(self.place.to_string()).arg(self.turn);
@@ -127,6 +132,9 @@ impl Settle {
             }
             Verdict::Retry { attempts, delay, error } => {
                 arguments.arg(*attempts).arg(millis(*delay)).arg(error);
+            }
+            Verdict::Discard => {
+                arguments.arg(marked);
             }
             Verdict::Dead { dead_id, at, reason, body } => {
                 arguments.arg(marked).arg(dead_id).arg(at.0).arg(body.as_ref()).arg(reason.as_str());
@@ -200,6 +208,7 @@ fn word(value: Value) -> Result<Settled, CallError> {
         ("done", _) => Settled::Done,
         ("stale", _) => Settled::Stale,
         ("duplicate", _) => Settled::Duplicate,
+        ("discarded", _) => Settled::Discarded,
         ("retried", _) => Settled::Retried,
         ("dead", _) => Settled::Dead,
         ("gone", _) => Settled::Gone,

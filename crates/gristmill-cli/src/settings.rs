@@ -277,12 +277,9 @@ impl Settings {
             let expected = format!("at least retry.base_ms ({base_ms}) and retry.floor_ms ({floor_ms})");
             return Err(self.wrong("retry.cap_ms", expected, Some(format!("{cap_ms} ms"))).into());
         }
-        Ok(RetryPolicy {
-            base: Duration::from_millis(base_ms),
-            cap: Duration::from_millis(cap_ms),
-            floor: Duration::from_millis(floor_ms),
-            max_attempts: u32::try_from(max_attempts).unwrap_or(u32::MAX),
-        })
+        Ok(RetryPolicy::exponential(Duration::from_millis(base_ms))
+            .with_bounds(Duration::from_millis(floor_ms), Duration::from_millis(cap_ms))
+            .with_max_attempts(u32::try_from(max_attempts).unwrap_or(u32::MAX)))
     }
 
     /// What a job may be.

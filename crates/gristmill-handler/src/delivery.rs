@@ -1,10 +1,13 @@
 //! What a node hands over, and what it gets back.
 
 use crate::cancellation::Cancellation;
+use crate::options::KindOptions;
 use bytes::Bytes;
 use gristmill_job::{DeadReason, Effects, Failure, JobId, Key, Place, QueueName};
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// One delivery of a job, as the node hands it over.
 #[derive(Clone)]
@@ -79,7 +82,7 @@ impl fmt::Debug for Started {
 }
 
 /// What settle needs to know of a job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The producer's number for the state of the entity; 0 where the envelope cannot be read.
     pub version: u64,
@@ -89,11 +92,14 @@ pub struct Facts {
     pub max_attempts: Option<u32>,
     /// Its kind, where a handler of this registry serves it.
     pub kind: Option<&'static str>,
+    /// What was said about its kind when it was registered, where anything was.
+    pub options: Option<Arc<KindOptions>>,
 }
 
 impl Facts {
     /// Of a job whose envelope cannot be read.
-    pub(crate) const UNREADABLE: Self = Self { version: 0, own_id: true, max_attempts: None, kind: None };
+    pub(crate) const UNREADABLE: Self =
+        Self { version: 0, own_id: true, max_attempts: None, kind: None, options: None };
 }
 
 /// How a run ended.
@@ -103,4 +109,8 @@ pub enum Answer {
     Done(Effects),
     /// Not well.
     Failed(Failure),
+    /// Not now: again after this wait, uncharged.
+    Snoozed(Duration),
+    /// Never, for this reason: done without effect.
+    Discarded(String),
 }

@@ -4,9 +4,11 @@
 //! with `.transient()?` or `.permanent()?` ([`WithClass`]). Where the error knows better, its type implements
 //! [`Classify`] once, and `Registry::classify::<E>()` makes every plain `?` heed it.
 
+use crate::delivery::Answer;
 use gristmill_job::{ErrorClass, Failure};
 use std::error::Error;
 use std::fmt::{self, Write};
+use std::time::Duration;
 
 /// How many errors of a chain are kept.
 pub const MAX_CHAIN: usize = 16;
@@ -21,33 +23,74 @@ type Boxed = Box<dyn Error + Send + Sync>;
 pub struct HandlerError {
     class: ErrorClass,
     error: Boxed,
+    retry_after: Option<Duration>,
+    instead: Instead,
+}
+
+/// What a handler asks for that is no failure.
+enum Instead {
+    Nothing,
+    Snooze(Duration),
+    Discard,
 }
 
 impl HandlerError {
     /// Will pass by itself: tried again with backoff.
     pub fn transient(error: impl Into<Boxed>) -> Self {
-        Self { class: ErrorClass::Transient, error: error.into() }
+        Self::of(ErrorClass::Transient, error.into())
     }
 
     /// Will not pass: a dead letter at once.
     pub fn permanent(error: impl Into<Boxed>) -> Self {
-        Self { class: ErrorClass::Permanent, error: error.into() }
+        Self::of(ErrorClass::Permanent, error.into())
     }
 
     /// Nobody knows: tried again until its attempts are used. What `?` makes.
     pub fn unknown(error: impl Into<Boxed>) -> Self {
-        Self { class: ErrorClass::Unknown, error: error.into() }
+        Self::of(ErrorClass::Unknown, error.into())
     }
 
     /// Of the class that the error itself names.
     pub fn classified<E: Classify>(error: E) -> Self {
-        Self { class: error.class(), error: error.into() }
+        Self::of(error.class(), error.into())
+    }
+
+    fn of(class: ErrorClass, error: Boxed) -> Self {
+        Self { class, error, retry_after: None, instead: Instead::Nothing }
+    }
+
+    /// Not now: the job waits at the head of its key for `wait` and runs again. Nothing is charged.
+    #[must_use]
+    pub fn snooze(wait: Duration) -> Self {
+        let error = format!("snoozed for {} ms", wait.as_millis());
+        Self { instead: Instead::Snooze(wait), ..Self::transient(error) }
+    }
+
+    /// Never: the job is done without effect, for this reason. It is counted and logged, and leaves no dead letter.
+    pub fn discard(reason: impl Into<Boxed>) -> Self {
+        Self { instead: Instead::Discard, ..Self::permanent(reason) }
+    }
+
+    /// The dependency said when to come again: the next attempt waits at least so long.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
     }
 
     /// Whether trying again can help.
     #[must_use]
     pub fn class(&self) -> ErrorClass {
         self.class
+    }
+
+    /// What the node hears.
+    pub(crate) fn into_answer(self, classifiers: &[Classifier]) -> Answer {
+        match self.instead {
+            Instead::Nothing => Answer::Failed(self.into_failure(classifiers)),
+            Instead::Snooze(wait) => Answer::Snoozed(wait),
+            Instead::Discard => Answer::Discarded(self.chain().join(": ")),
+        }
     }
 
     /// What settle writes. An error without a class is shown to `classifiers`, outermost first.
@@ -60,7 +103,7 @@ impl HandlerError {
                 .unwrap_or(ErrorClass::Unknown),
             said => said,
         };
-        Failure { class, chain: self.chain() }
+        Failure { class, chain: self.chain(), retry_after: self.retry_after }
     }
 
     /// The error and its sources, outermost first: at most [`MAX_CHAIN`], each of about [`MAX_ERROR_BYTES`] at most.

@@ -64,7 +64,7 @@ macro_rules! handlers_with {
                     };
                     match result {
                         Ok(effects) => Answer::Done(effects),
-                        Err(error) => Answer::Failed(error.into_failure(shared.classifiers())),
+                        Err(error) => error.into_answer(shared.classifiers()),
                     }
                 })
             }

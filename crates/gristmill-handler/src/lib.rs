@@ -9,7 +9,8 @@
 //! * [`extract`]: the other arguments ([`State`], [`Context`], your own).
 //! * [`context`]: what a run may ask about itself.
 //! * [`cancellation`]: asking a run to stop, in two stages.
-//! * [`error`]: errors with a class, and the chain that a dead letter keeps.
+//! * [`error`]: errors with a class, and the chain that a dead letter keeps; snooze and discard.
+//! * [`options`]: a kind's own retry policy and time limits.
 //!
 //! Invariants: all user code (decoding a payload, extractors, the handler) runs inside the returned future, so that
 //! whoever polls it can catch a panic; what a foreign producer wrote never panics here; the way of a job through
@@ -23,6 +24,7 @@ pub mod error;
 pub mod extract;
 pub mod handler;
 mod nesting;
+pub mod options;
 pub mod payload;
 pub mod registry;
 
@@ -32,5 +34,6 @@ pub use delivery::{Answer, Delivery, Facts, RunFuture, Started};
 pub use error::{Classify, HandlerError, WithClass};
 pub use extract::{FromDelivery, Needs, Shared, State};
 pub use handler::{Handler, IntoAnswer};
+pub use options::KindOptions;
 pub use payload::{FromPayload, Raw};
 pub use registry::{Registry, RegistryError, RegistryFault};

@@ -5,6 +5,7 @@ use crate::delivery::{Delivery, Facts, RunFuture, Started};
 use crate::error::{Classify, capped, classifier};
 use crate::extract::{Needs, Shared};
 use crate::handler::Handler;
+use crate::options::KindOptions;
 use gristmill_job::{DeadReason, Envelope, Kind, NameError};
 use std::any::type_name;
 use std::collections::BTreeMap;
@@ -28,6 +29,7 @@ struct Inner {
 struct Served {
     run: Arc<dyn Fn(Context, Arc<Shared>) -> RunFuture + Send + Sync>,
     needs: Needs,
+    options: Option<Arc<KindOptions>>,
 }
 
 impl Registry {
@@ -57,7 +59,23 @@ impl Registry {
 
     /// Serves `kind` with `handler`. The kind is a constant of the protocol: renaming it strands the jobs that wait.
     #[must_use]
-    pub fn kind<H, A>(mut self, kind: &'static str, handler: H) -> Self
+    pub fn kind<H, A>(self, kind: &'static str, handler: H) -> Self
+    where
+        H: Handler<A>,
+    {
+        self.serve(kind, handler, None)
+    }
+
+    /// The same, with a retry policy or limits of its own.
+    #[must_use]
+    pub fn kind_with<H, A>(self, kind: &'static str, options: KindOptions, handler: H) -> Self
+    where
+        H: Handler<A>,
+    {
+        self.serve(kind, handler, Some(options))
+    }
+
+    fn serve<H, A>(mut self, kind: &'static str, handler: H, options: Option<KindOptions>) -> Self
     where
         H: Handler<A>,
     {
@@ -66,12 +84,14 @@ impl Registry {
             inner.faults.push(RegistryFault::Name(error));
         } else if inner.served.contains_key(kind) {
             inner.faults.push(RegistryFault::KindTwice(kind));
+        } else if let Some(fault) = options.as_ref().and_then(KindOptions::fault) {
+            inner.faults.push(RegistryFault::Options { kind, fault });
         } else {
             let mut needs = Needs::default();
             H::needs(&mut needs);
             let handler = Arc::new(handler);
             let run = Arc::new(move |context, shared| Arc::clone(&handler).run(context, shared));
-            inner.served.insert(kind, Served { run, needs });
+            inner.served.insert(kind, Served { run, needs, options: options.map(Arc::new) });
         }
         self
     }
@@ -115,12 +135,14 @@ impl Registry {
             own_id: envelope.own_id,
             max_attempts: envelope.limits.max_attempts,
             kind: None,
+            options: None,
         };
         let Some((kind, served)) = self.0.served.get_key_value(envelope.kind) else {
             let (reason, error) = (DeadReason::UnknownKind, self.unknown_kind(envelope.kind));
             return Started::Refused { reason, error, facts };
         };
         facts.kind = Some(kind);
+        facts.options.clone_from(&served.options);
         // The payload lies inside the envelope; as a range it needs neither a copy nor one more count of references.
         let at = (envelope.payload.as_ptr().addr()).saturating_sub(delivery.envelope.as_ptr().addr());
         let payload = at..at + envelope.payload.len();
@@ -175,6 +197,14 @@ pub enum RegistryFault {
     /// Two handlers for one kind.
     #[error("kind {0:?} is registered twice; a kind has one handler")]
     KindTwice(&'static str),
+    /// Options that contradict each other.
+    #[error("kind {kind:?}: {fault}")]
+    Options {
+        /// The kind they are for.
+        kind: &'static str,
+        /// What is wrong.
+        fault: &'static str,
+    },
     /// Two states of one type.
     #[error("state {0} is registered twice; give one of them a type of its own")]
     StateTwice(&'static str),

@@ -29,5 +29,5 @@ pub use job::{EncodeError, EncodedJob, JobLimits, NewJob};
 pub use name::{JobId, Key, Kind, NameError, QueueName, partition_of};
 pub use outcome::{Effects, EntityChange, ErrorClass, Failure};
 pub use place::Place;
-pub use retry::RetryPolicy;
+pub use retry::{Backoff, RetryPolicy};
 pub use time::UnixMillis;

@@ -3,6 +3,7 @@
 use crate::job::NewJob;
 use crate::name::QueueName;
 use bytes::Bytes;
+use std::time::Duration;
 
 /// What a run wants written together with its acknowledgement, in one script.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +68,8 @@ pub enum ErrorClass {
     Unknown,
     /// The handler panicked: an attempt like any other.
     Panic,
+    /// The run went past its hard limit and was stopped: an attempt like any other.
+    Timeout,
 }
 
 impl ErrorClass {
@@ -78,6 +81,7 @@ impl ErrorClass {
             Self::Permanent => "permanent",
             Self::Unknown => "unknown",
             Self::Panic => "panic",
+            Self::Timeout => "timeout",
         }
     }
 }
@@ -89,4 +93,14 @@ pub struct Failure {
     pub class: ErrorClass,
     /// The error and its sources, outermost first.
     pub chain: Vec<String>,
+    /// The least wait before the next attempt, where the dependency said one; the policy's wait may be longer.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure that says nothing about when to try again.
+    #[must_use]
+    pub fn new(class: ErrorClass, chain: Vec<String>) -> Self {
+        Self { class, chain, retry_after: None }
+    }
 }

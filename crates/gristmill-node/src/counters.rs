@@ -10,6 +10,7 @@ pub(crate) struct Counters {
     stale: AtomicU64,
     duplicate: AtomicU64,
     retried: AtomicU64,
+    discarded: AtomicU64,
     dead: AtomicU64,
     rejected: AtomicU64,
     fenced: AtomicU64,
@@ -30,6 +31,8 @@ pub struct Counts {
     pub duplicate: u64,
     /// Jobs put back for another attempt.
     pub retried: u64,
+    /// Jobs acknowledged without effect, since their handler said so.
+    pub discarded: u64,
     /// Jobs that became dead letters.
     pub dead: u64,
     /// Jobs whose writes Redis refused.
@@ -78,6 +81,7 @@ impl Counters {
             Settled::Stale => &self.stale,
             Settled::Duplicate => &self.duplicate,
             Settled::Retried | Settled::AtTurn(_) => &self.retried,
+            Settled::Discarded => &self.discarded,
             Settled::Dead => &self.dead,
             Settled::Rejected(_) => &self.rejected,
         };
@@ -112,6 +116,7 @@ impl Counters {
             stale: read(&self.stale),
             duplicate: read(&self.duplicate),
             retried: read(&self.retried),
+            discarded: read(&self.discarded),
             dead: read(&self.dead),
             rejected: read(&self.rejected),
             fenced: read(&self.fenced),

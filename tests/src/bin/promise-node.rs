@@ -69,9 +69,10 @@ async fn scripted(
         // not a wait: a handler that hogs its thread
         std::thread::sleep(Duration::from_millis(script.block_ms));
     }
-    if script.wait_ms > 0 {
+    let wait_ms = script.recovered_wait_ms.filter(|_| context.recovered()).unwrap_or(script.wait_ms);
+    if wait_ms > 0 {
         // not a wait: the handler's work
-        let work = tokio::time::sleep(Duration::from_millis(script.wait_ms));
+        let work = tokio::time::sleep(Duration::from_millis(wait_ms));
         if script.heeds_cancel || script.fails_when_cancelled {
             tokio::select! {
                 () = work => {}
@@ -156,12 +157,9 @@ fn fail(error: &dyn Error) -> ExitCode {
 async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn Error>> {
     let mut redis = RedisConfig::new(&arguments.redis);
     redis.ca_pem = arguments.ca.map(std::fs::read).transpose()?;
-    let retry = RetryPolicy {
-        base: Duration::from_millis(arguments.backoff_ms),
-        floor: Duration::from_millis(1),
-        max_attempts: arguments.max_attempts,
-        ..RetryPolicy::default()
-    };
+    let retry = RetryPolicy::exponential(Duration::from_millis(arguments.backoff_ms))
+        .with_bounds(Duration::from_millis(1), Duration::from_secs(300))
+        .with_max_attempts(arguments.max_attempts);
     let mut queues = Vec::new();
     for name in &arguments.queues {
         let mut queue = QueueConfig::new(QueueName::new(name)?).with_partitions(arguments.partitions);

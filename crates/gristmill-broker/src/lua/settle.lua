@@ -5,9 +5,10 @@
 --      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
 --      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope)
 --      'retry' place turn attempts delay(ms) error      the turn rises by one; due `delay` from now, by this clock
+--      'discard' place turn marked        done without effect; the mark says so, and its id may come again
 --      'dead'  place turn marked dead_id at(ms) body reason
 -- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
---   answer: done, stale, duplicate, retried, dead, gone, 'at_turn N', 'rejected why'
+--   answer: done, stale, duplicate, discarded, retried, dead, gone, 'at_turn N', 'rejected why'
 -- Repeated: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
 -- The XACK that answers 1 is the test whether a job is still claimed, and its first write. What may fail is read first,
 -- so that a job's effects are written whole or not at all; a refused job gets its claim back and harms no other (V39).
@@ -90,10 +91,16 @@ local function take(n)
   return unpack(ARGV, at - n, at - 1)
 end
 
+local marks, marked = {}, {} -- The marks of the batch are read in one command; a job sees what those before it left.
+local function leave_mark(job, mark, ...)
+  if not job.seen then return end
+  redis.call('SET', job.seen, mark, ...)
+  marks[job.seen] = mark
+end
+
 local function write_done(job)
-  local version, mark = false, false
-  if job.entity then version = redis.call('HGET', job.entity, 'version') end
-  if job.seen then mark = redis.call('GET', job.seen) end
+  local version = job.entity and redis.call('HGET', job.entity, 'version')
+  local mark = job.seen and marks[job.seen]
   if job.emits[1] then redis.call('XLEN', KEYS[6]) end
   if mark and string.sub(mark, 1, 7) ~= 'waiting' then return 'duplicate' end
   local word = 'done'
@@ -109,50 +116,65 @@ local function write_done(job)
       redis.call('XADD', KEYS[6], '*', 'q', emit[1], 'i', emit[2], 'k', emit[3], 'd', emit[4])
     end
   end
-  if job.seen then redis.call('SET', job.seen, word == 'done' and 'applied' or word, 'PX', window) end
+  leave_mark(job, word == 'done' and 'applied' or word, 'PX', window)
   return word
 end
 
+local function write_discard(job)
+  leave_mark(job, 'discarded', 'PX', window)
+  return 'discarded'
+end
+
 local function write_dead(job)
-  if job.seen then redis.call('GET', job.seen) end
   redis.call('ZCARD', KEYS[4])
   redis.call('HSET', KEYS[5], job.dead_id, job.body)
   redis.call('ZADD', KEYS[4], job.at, job.dead_id)
-  if job.seen then redis.call('SET', job.seen, 'dead ' .. job.dead_id) end
+  leave_mark(job, 'dead ' .. job.dead_id)
   return 'dead'
 end
 
-local answers = {}
+local jobs = {}
 while at <= #ARGV do
   local job = {}
   job.verdict, job.place, job.turn = take(3)
   if job.verdict == 'done' then
-    local marked, count
-    marked, job.change, job.version, job.state, count = take(5)
-    job.seen = marked == '1' and take_key()
+    local mark, count
+    mark, job.change, job.version, job.state, count = take(5)
+    job.seen = mark == '1' and take_key()
     job.entity = job.change ~= '' and take_key()
     job.emits, job.write = {}, write_done
     for n = 1, tonumber(count) do job.emits[n] = {take(4)} end
   elseif job.verdict == 'retry' then
     job.attempts, job.delay, job.error = take(3)
+  elseif job.verdict == 'discard' then
+    job.seen = take(1) == '1' and take_key()
+    job.write = write_discard
   else
-    local marked
-    marked, job.dead_id, job.at, job.body, job.reason = take(5)
-    job.seen = marked == '1' and take_key()
+    local mark
+    mark, job.dead_id, job.at, job.body, job.reason = take(5)
+    job.seen = mark == '1' and take_key()
     job.write = write_dead
   end
+  if job.seen then marked[#marked + 1] = job.seen end
+  jobs[#jobs + 1] = job
+end
+if fresh and marked[1] then
+  for n, mark in ipairs(redis.call('MGET', unpack(marked))) do marks[marked[n]] = mark end
+end
 
+-- Where nothing was ever put back, no job has a turn to look up or to remove.
+local has_state = redis.call('EXISTS', KEYS[3]) == 1
+local answers, settled = {}, {}
+for n, job in ipairs(jobs) do
   local answer
-  if not fresh then
-    answer = standing(job.place)
-  elseif turn_of(job.place) ~= job.turn then
+  if not fresh or (has_state and turn_of(job.place) or '0') ~= job.turn then
     answer = standing(job.place)
   elseif job.verdict == 'retry' then
     if claimed(job.place) then
       local time = redis.call('TIME')
       local due = time[1] * 1000 + math.floor(time[2] / 1000) + job.delay
       redis.call('HSET', KEYS[3], job.place, string.format('%d %s %.0f %s', job.turn + 1, job.attempts, due, job.error))
-      answer = 'retried'
+      has_state, answer = true, 'retried'
     else
       answer = 'gone'
     end
@@ -161,14 +183,15 @@ while at <= #ARGV do
   else
     local written, word = pcall(job.write, job)
     if written then
-      redis.call('XDEL', KEYS[2], job.place)
-      redis.call('HDEL', KEYS[3], job.place)
+      settled[#settled + 1] = job.place
+      if has_state then redis.call('HDEL', KEYS[3], job.place) end
       answer = word
     else
       redis.call('XCLAIM', KEYS[2], 'workers', ARGV[1] .. '#' .. ARGV[2], '0', job.place, 'FORCE', 'JUSTID')
       answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     end
   end
-  answers[#answers + 1] = answer
+  answers[n] = answer
 end
+if settled[1] then redis.call('XDEL', KEYS[2], unpack(settled)) end
 return {fresh and 'ok' or 'already', gone, answers}

@@ -85,6 +85,7 @@ pub(super) enum Standing {
     Waiting(Place),
     Applied,
     Stale,
+    Discarded,
     Dead(String),
 }
 
@@ -94,6 +95,7 @@ impl fmt::Display for Standing {
             Self::Waiting(place) => write!(f, "waiting {place}"),
             Self::Applied => f.write_str("applied"),
             Self::Stale => f.write_str("stale"),
+            Self::Discarded => f.write_str("discarded"),
             Self::Dead(letter) => write!(f, "dead {letter}"),
         }
     }

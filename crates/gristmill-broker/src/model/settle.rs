@@ -74,6 +74,14 @@ impl Partition {
             Verdict::Done { version, entity, emits } => {
                 self.apply(now_ms, guard.seen_window_ms, job, *version, entity.as_ref(), emits)
             }
+            Verdict::Discard => {
+                self.leave_mark(
+                    job,
+                    Standing::Discarded,
+                    Some(now_ms.saturating_add(guard.seen_window_ms.max(1))),
+                );
+                Settled::Discarded
+            }
             Verdict::Dead { dead_id, at, body, .. } => {
                 self.dead.retain(|(_, id)| id != dead_id);
                 self.dead.insert((*at, dead_id.clone()));

@@ -44,6 +44,7 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
                 Settled::Done => "settled:done",
                 Settled::Stale => "settled:stale",
                 Settled::Duplicate => "settled:duplicate",
+                Settled::Discarded => "settled:discarded",
                 Settled::Retried => "settled:retried",
                 Settled::Dead => "settled:dead",
                 Settled::Gone => "settled:gone",

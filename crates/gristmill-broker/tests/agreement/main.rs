@@ -68,6 +68,7 @@ const WORDS: &[&str] = &[
     "settled:done",
     "settled:stale",
     "settled:duplicate",
+    "settled:discarded",
     "settled:retried",
     "settled:dead",
     "settled:gone",

@@ -142,6 +142,7 @@ pub(crate) struct Settle {
 pub(crate) enum Verdict {
     Done { version: u64, entity: Option<Option<u8>>, emits: usize },
     Retry { attempts: u32, delay: Span },
+    Discard,
     Dead { letter: u8, at_ms: u64 },
 }
 
@@ -235,6 +236,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         4 => (version, proptest::option::weighted(0.8, proptest::option::weighted(0.8, any::<u8>())), 0..3usize)
             .prop_map(|(version, entity, emits)| Verdict::Done { version, entity, emits }),
         2 => (0..5u32, span()).prop_map(|(attempts, delay)| Verdict::Retry { attempts, delay }),
+        1 => Just(Verdict::Discard),
         1 => (0..LETTERS, 0..3u64).prop_map(|(letter, at_ms)| Verdict::Dead { letter, at_ms }),
     ]
 }

@@ -75,6 +75,7 @@ impl Both {
                 delay: time(*delay),
                 error: "boom: it \u{fffd} broke\nhere".to_owned(),
             },
+            plan::Verdict::Discard => Verdict::Discard,
             plan::Verdict::Dead { letter, at_ms } => Verdict::Dead {
                 dead_id: format!("letter{letter}"),
                 at: UnixMillis(*at_ms),

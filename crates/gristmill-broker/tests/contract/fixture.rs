@@ -358,6 +358,10 @@ pub(crate) fn retry(entry: &Entry, delay: Duration) -> Settle {
     verdict_on(entry, true, verdict)
 }
 
+pub(crate) fn discard(entry: &Entry) -> Settle {
+    verdict_on(entry, true, Verdict::Discard)
+}
+
 pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {
     let record = DeadLetter {
         job: entry.id.as_bytes().to_vec(),

@@ -25,14 +25,16 @@ fn every_word_of_settle() {
             done(&e[0]),        // settled above
             bad,
             delete(&e[4], 6),
+            discard(&e[5]),
             plain(&e[10]),
             plain(&e[10]),
         ];
         let words = world.settle(&mut a, batch.clone()).await;
         assert!(matches!(&words[7], Settled::Rejected(why) if why.contains("WRONGTYPE")), "{words:?}");
-        use Settled::{AtTurn, Dead, Done, Duplicate, Gone, Rejected, Retried, Stale};
+        use Settled::{AtTurn, Dead, Discarded, Done, Duplicate, Gone, Rejected, Retried, Stale};
         let rejected = words[7].clone();
-        let expected = [Done, Stale, Duplicate, Retried, Dead, AtTurn(1), Gone, rejected, Done, Gone, Gone];
+        let expected =
+            [Done, Stale, Duplicate, Retried, Dead, AtTurn(1), Gone, rejected, Done, Discarded, Gone, Gone];
         assert_eq!(words, expected, "a place named twice among plain jobs counts as gone");
         let entity = world.connection.entity(&world.queue, b"k").await.unwrap().unwrap();
         assert_eq!((entity.version, entity.deleted, entity.changes, entity.state.len()), (6, true, 2, 0));
@@ -46,7 +48,9 @@ fn every_word_of_settle() {
         assert_eq!(world.call_as(&fence, a.number + 2, &call).await, gap(a.number));
         let stale = gristmill_broker::Fence { epoch: Epoch(1), ..fence };
         assert_fenced(&world.call_as(&stale, 1, &call).await, "a");
-        for (id, standing) in [("0", "applied"), ("1", "stale"), ("3", "dead letter"), ("4", "applied")] {
+        for (id, standing) in
+            [("0", "applied"), ("1", "stale"), ("3", "dead letter"), ("4", "applied"), ("5", "discarded")]
+        {
             assert_eq!(world.standing(id).await, standing, "id {id}");
         }
         assert!(world.standing("2").await.starts_with("waiting "));

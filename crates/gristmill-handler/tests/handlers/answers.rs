@@ -1,9 +1,10 @@
 //! Every form in which a handler may answer.
 
 use crate::fixture::{answer, delivery, done, failed, job};
-use gristmill_handler::{Answer, Classify, HandlerError, Registry, WithClass};
-use gristmill_job::{Effects, EntityChange, ErrorClass, QueueName};
+use gristmill_handler::{Answer, Classify, HandlerError, KindOptions, Registry, Started, WithClass};
+use gristmill_job::{Effects, EntityChange, ErrorClass, QueueName, RetryPolicy};
 use std::io;
+use std::time::Duration;
 
 fn put(text: &'static str) -> Option<EntityChange> {
     Some(EntityChange::Put(text.into()))
@@ -126,4 +127,50 @@ async fn user_code_runs_only_when_polled() {
         assert!(tokio::spawn(future).await.unwrap_err().is_panic(), "{kind}");
     }
     assert!(matches!(answer(&registry, delivery(job("inside", &1))).await, Answer::Done(_)));
+}
+
+#[tokio::test]
+async fn snooze_discard_and_the_wait_a_dependency_asks_for() {
+    let registry = Registry::new().kind("later", |n: u32| async move {
+        let busy = HandlerError::transient("429").retry_after(Duration::from_secs(7));
+        match n {
+            0 => Err::<(), _>(HandlerError::snooze(Duration::from_secs(60))),
+            1 => Err(HandlerError::discard("the shop is closed for good")),
+            _ => Err(busy),
+        }
+    });
+    let snoozed = answer(&registry, delivery(job("later", &0))).await;
+    assert!(matches!(snoozed, Answer::Snoozed(wait) if wait == Duration::from_secs(60)), "{snoozed:?}");
+    let discarded = answer(&registry, delivery(job("later", &1))).await;
+    assert!(
+        matches!(&discarded, Answer::Discarded(why) if why == "the shop is closed for good"),
+        "{discarded:?}"
+    );
+    let busy = failed(&registry, delivery(job("later", &2))).await;
+    assert_eq!((busy.class, busy.retry_after), (ErrorClass::Transient, Some(Duration::from_secs(7))));
+}
+
+#[tokio::test]
+async fn a_kind_brings_its_own_policy_and_limits_and_contradictions_are_refused() {
+    let policy = RetryPolicy::fixed(Duration::from_secs(3)).with_max_attempts(2);
+    let second = Duration::from_secs(1);
+    let options = KindOptions::new().retry(policy.clone()).soft_limit(second).hard_limit(second * 2);
+    let registry =
+        Registry::new().kind_with("own", options, |_: u32| async {}).kind("plain", |_: u32| async {});
+    registry.check().unwrap();
+    let facts = |kind| match registry.start(delivery(job(kind, &0)), 1024) {
+        Started::Run { facts, .. } => facts,
+        refused => panic!("{refused:?}"),
+    };
+    let options = facts("own").options.unwrap();
+    assert_eq!((options.retry_policy(), options.limits()), (Some(&policy), (Some(second), Some(second * 2))));
+    assert_eq!(facts("plain").options, None);
+    for wrong in [
+        KindOptions::new().soft_limit(second).hard_limit(second),
+        KindOptions::new().hard_limit(Duration::ZERO),
+        KindOptions::new().retry(RetryPolicy::default().with_max_attempts(0)),
+    ] {
+        let error = Registry::new().kind_with("wrong", wrong, |_: u32| async {}).check().unwrap_err();
+        assert!(error.to_string().contains("\"wrong\""), "{error}");
+    }
 }

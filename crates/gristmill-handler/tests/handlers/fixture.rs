@@ -45,14 +45,14 @@ pub(crate) async fn answer(registry: &Registry, delivery: Delivery) -> Answer {
 pub(crate) async fn done(registry: &Registry, delivery: Delivery) -> Effects {
     match answer(registry, delivery).await {
         Answer::Done(effects) => effects,
-        Answer::Failed(failure) => panic!("{failure:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
 pub(crate) async fn failed(registry: &Registry, delivery: Delivery) -> Failure {
     match answer(registry, delivery).await {
-        Answer::Done(effects) => panic!("{effects:?}"),
         Answer::Failed(failure) => failure,
+        other => panic!("{other:?}"),
     }
 }
 

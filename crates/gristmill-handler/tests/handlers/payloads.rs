@@ -125,6 +125,7 @@ async fn no_payload_makes_a_run_panic() {
         match crate::fixture::answer(&registry, delivery(raw_job(kind, &bytes, content_type))).await {
             gristmill_handler::Answer::Done(_) => decoded += 1,
             gristmill_handler::Answer::Failed(failure) => assert_eq!(failure.class, ErrorClass::Permanent),
+            other => panic!("{other:?}"),
         }
     }
     assert!(decoded > 5_000 && decoded < 20_000, "{decoded} of 20000 decoded");

@@ -42,7 +42,7 @@ fn an_unknown_kind_is_refused_with_what_could_be_read() {
     let (reason, error, facts) = refused(&registry(), delivery(job));
     assert_eq!(reason, DeadReason::UnknownKind);
     assert!(error.contains("\"prise\"") && error.contains("price, stock"), "{error}");
-    assert_eq!(facts, Facts { version: 7, own_id: true, max_attempts: Some(4), kind: None });
+    assert_eq!(facts, Facts { version: 7, own_id: true, max_attempts: Some(4), kind: None, options: None });
     let foreign =
         [&b"\x83\xa1v\x01\xa1t\xdb\x00\x0f\x00\x00"[..], &vec![b'k'; 0xf_0000], b"\xa1p\xc4\x00"].concat();
     let (reason, error, _) = refused(&registry(), enveloped(foreign));
@@ -55,7 +55,7 @@ fn garbage_and_what_is_too_large_are_undecodable() {
         let (reason, error, facts) = refused(&registry(), enveloped(garbage.to_vec()));
         assert_eq!(reason, DeadReason::Undecodable);
         assert!(!error.is_empty() && error.len() < 2_000, "{error}");
-        assert_eq!(facts, Facts { version: 0, own_id: true, max_attempts: None, kind: None });
+        assert_eq!(facts, Facts { version: 0, own_id: true, max_attempts: None, kind: None, options: None });
     }
     let Started::Refused { reason, error, .. } = registry().start(delivery(job("price", &1)), 5) else {
         panic!("it ran")
@@ -68,7 +68,10 @@ fn the_facts_of_a_run_are_those_of_its_envelope() {
     let Started::Run { facts, .. } = registry().start(delivery(job("stock", &1)), LIMIT) else {
         panic!("refused")
     };
-    assert_eq!(facts, Facts { version: 7, own_id: true, max_attempts: None, kind: Some("stock") });
+    assert_eq!(
+        facts,
+        Facts { version: 7, own_id: true, max_attempts: None, kind: Some("stock"), options: None }
+    );
     let ours =
         job("stock", &1).encode(gristmill_job::UnixMillis(1), gristmill_job::JobLimits::default()).unwrap();
     let Started::Run { facts, .. } = registry().start(enveloped(ours.envelope), LIMIT) else {

@@ -25,18 +25,23 @@ impl Judge<'_> {
     /// The verdict on a run that was answered or refused. `attempts` is how many had failed before it.
     pub(crate) fn settle(&self, entry: &Entry, turn: u32, attempts: u32, ran: Ran) -> Settle {
         let (verdict, facts) = match ran {
-            Ran::Answered(Answer::Done(effects), facts) => (self.done(entry, effects, facts), facts),
+            Ran::Answered(Answer::Done(effects), facts) => (self.done(entry, effects, &facts), facts),
             Ran::Answered(Answer::Failed(failure), facts) => {
-                (self.failed(entry, turn, attempts + 1, failure, facts), facts)
+                (self.failed(entry, turn, attempts + 1, failure, &facts), facts)
             }
+            // Put back like a failure, one turn further, but nothing is charged.
+            Ran::Answered(Answer::Snoozed(wait), facts) => {
+                (Verdict::Retry { attempts, delay: wait, error: "snoozed".into() }, facts)
+            }
+            Ran::Answered(Answer::Discarded(_), facts) => (Verdict::Discard, facts),
             Ran::Refused(reason, error, facts) => {
-                let failure = Failure { class: ErrorClass::Permanent, chain: vec![error] };
+                let failure = Failure::new(ErrorClass::Permanent, vec![error]);
                 (self.dead(entry, turn, attempts, reason, &failure), facts)
             }
             // Not judged: the caller puts such a job back where it stood.
             Ran::NotStarted | Ran::Stopped => {
-                let failure = Failure { class: ErrorClass::Unknown, chain: vec!["not run".into()] };
-                let facts = Facts { version: 0, own_id: true, max_attempts: None, kind: None };
+                let failure = Failure::new(ErrorClass::Unknown, vec!["not run".into()]);
+                let facts = Facts { version: 0, own_id: true, max_attempts: None, kind: None, options: None };
                 (self.dead(entry, turn, attempts, DeadReason::Other, &failure), facts)
             }
         };
@@ -50,7 +55,7 @@ impl Judge<'_> {
         }
     }
 
-    fn done(&self, entry: &Entry, effects: Effects, facts: Facts) -> Verdict {
+    fn done(&self, entry: &Entry, effects: Effects, facts: &Facts) -> Verdict {
         if effects.is_empty() {
             return Verdict::Done { version: facts.version, entity: None, emits: Vec::new() };
         }
@@ -62,7 +67,7 @@ impl Judge<'_> {
                 Ok(job) => emits.push(Emit { queue, job }),
                 Err(error) => {
                     let chain = vec![format!("the job emitted at position {position}: {error}")];
-                    let failure = Failure { class: ErrorClass::Permanent, chain };
+                    let failure = Failure::new(ErrorClass::Permanent, chain);
                     return self.dead(
                         entry,
                         entry.state.turn,
@@ -76,14 +81,15 @@ impl Judge<'_> {
         Verdict::Done { version: facts.version, entity: effects.entity, emits }
     }
 
-    fn failed(&self, entry: &Entry, turn: u32, attempts: u32, failure: Failure, facts: Facts) -> Verdict {
+    fn failed(&self, entry: &Entry, turn: u32, attempts: u32, failure: Failure, facts: &Facts) -> Verdict {
         if failure.class == ErrorClass::Permanent {
             return self.dead(entry, turn, attempts, DeadReason::Permanent, &failure);
         }
-        if !self.retry.allows(attempts, facts.max_attempts) {
+        let retry = facts.options.as_ref().and_then(|options| options.retry_policy()).unwrap_or(self.retry);
+        if !retry.allows(attempts, facts.max_attempts) {
             return self.dead(entry, turn, attempts, DeadReason::Exhausted, &failure);
         }
-        let delay = self.retry.backoff(attempts, self.random);
+        let delay = retry.wait(attempts, self.random).max(failure.retry_after.unwrap_or_default());
         Verdict::Retry { attempts, delay, error: shortened(&failure) }
     }
 
@@ -120,7 +126,7 @@ impl Judge<'_> {
     /// The verdict on a job whose first one Redis refused to write.
     pub(crate) fn rejected(&self, entry: &Entry, settle: &Settle, attempts: u32, why: &str) -> Settle {
         let chain = vec![format!("Redis refused to write what the job asked for: {why}")];
-        let failure = Failure { class: ErrorClass::Permanent, chain };
+        let failure = Failure::new(ErrorClass::Permanent, chain);
         let verdict = self.dead(entry, settle.turn, attempts + 1, DeadReason::Rejected, &failure);
         // Its mark may be what cannot be written.
         Settle { verdict, marked: false, ..settle.clone() }
@@ -135,3 +141,7 @@ fn shortened(failure: &Failure) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[path = "verdict_tests.rs"]
+mod tests;

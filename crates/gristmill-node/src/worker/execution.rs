@@ -8,8 +8,10 @@ use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
 use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 pub(crate) struct Executor {
     registry: Registry,
@@ -68,11 +70,12 @@ impl Executor {
         partition.began_one();
         guard.begun = true;
         let cancellation = Cancellation::new();
+        let started_at = Instant::now();
         let started = match run.entry.key.as_bytes() {
             [] => Started::Refused {
                 reason: DeadReason::Undecodable,
                 error: "the stream entry has no key (field `k`)".into(),
-                facts: Facts { version: 0, own_id: true, max_attempts: None, kind: None },
+                facts: Facts { version: 0, own_id: true, max_attempts: None, kind: None, options: None },
             },
             _ => {
                 self.registry.start(delivery(&run, &partition.queue, &cancellation), self.max_envelope_bytes)
@@ -93,8 +96,9 @@ impl Executor {
                 guard.registered = true;
                 partition.running(place, epoch, cancellation.clone());
                 let task = tokio::spawn(async move {
-                    let answer = poll_fn(|cx| poll_caught(&mut future, cx)).await;
-                    let cut_short = cancellation.stage() > Stage::Running && may_pass(&answer);
+                    let limits = facts.options.as_ref().map_or((None, None), |options| options.limits());
+                    let (answer, over) = within(limits, &cancellation, started_at, &mut future).await;
+                    let cut_short = !over && cancellation.stage() > Stage::Running && may_pass(&answer);
                     guard.end(if cut_short { Ran::Stopped } else { Ran::Answered(answer, facts) });
                 });
                 partition.stoppable(place, epoch, task.abort_handle());
@@ -102,6 +106,39 @@ impl Executor {
         }
     }
 }
+
+/// Runs to its answer, or to its limits. True if a limit was reached: what it then answers is its own.
+async fn within(
+    (soft, hard): (Option<Duration>, Option<Duration>),
+    cancellation: &Cancellation,
+    started_at: Instant,
+    future: &mut RunFuture,
+) -> (Answer, bool) {
+    let mut run = pin!(poll_fn(|cx| poll_caught(future, cx)));
+    let far = started_at + FAR;
+    let hard_at = hard.map_or(far, |limit| started_at + limit);
+    let mut over = false;
+    if let Some(soft) = soft {
+        tokio::select! {
+            answer = &mut run => return (answer, over),
+            () = tokio::time::sleep_until((started_at + soft).into()) => {}
+        }
+        over = true;
+        cancellation.soft(hard_at);
+    }
+    tokio::select! {
+        answer = run => (answer, over),
+        () = tokio::time::sleep_until(hard_at.into()), if hard.is_some() => {
+            cancellation.hard();
+            let limit = hard.unwrap_or_default();
+            let error = format!("the run was stopped at its hard limit of {} ms", limit.as_millis());
+            (Answer::Failed(Failure::new(ErrorClass::Timeout, vec![error])), true)
+        }
+    }
+}
+
+/// As good as never, for a run without a hard limit.
+const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// An error that another attempt may cure. From a run that was asked to stop it says no more than that it stopped: the job is
 /// handed back, and a drain charges nothing.
@@ -126,7 +163,7 @@ fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delive
 /// Polls once; a panic is an answer.
 fn poll_caught(future: &mut RunFuture, cx: &mut std::task::Context<'_>) -> Poll<Answer> {
     catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))).unwrap_or_else(|panic| {
-        Poll::Ready(Answer::Failed(Failure { class: ErrorClass::Panic, chain: vec![words(&*panic)] }))
+        Poll::Ready(Answer::Failed(Failure::new(ErrorClass::Panic, vec![words(&*panic)])))
     })
 }
 

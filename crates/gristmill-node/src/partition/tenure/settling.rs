@@ -111,7 +111,9 @@ impl Tenure {
                     done += 1;
                     continue;
                 }
-                (Settled::Stale | Settled::Duplicate | Settled::Dead, _) => self.lanes.settled(lane),
+                (Settled::Stale | Settled::Duplicate | Settled::Discarded | Settled::Dead, _) => {
+                    self.lanes.settled(lane)
+                }
                 (Settled::Retried, Verdict::Retry { attempts, delay, .. }) => {
                     self.lanes.put_back(lane, *attempts, now.instant + *delay);
                 }
@@ -134,7 +136,7 @@ impl Tenure {
                     self.to_settle.push(Settling { lane, entry, settle: settle.clone() });
                     continue;
                 }
-                (Settled::Gone, Verdict::Done { .. } | Verdict::Dead { .. }) if !first => {
+                (Settled::Gone, Verdict::Done { .. } | Verdict::Discard | Verdict::Dead { .. }) if !first => {
                     self.outbox.news();
                     self.lanes.settled(lane);
                 }

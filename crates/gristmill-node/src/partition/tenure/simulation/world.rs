@@ -107,12 +107,9 @@ impl World {
             claim_jobs: 3,
             recover_jobs: 2,
             handover_wait: Duration::from_millis(400),
-            retry: RetryPolicy {
-                base: Duration::from_millis(50),
-                floor: Duration::ZERO,
-                cap: Duration::from_millis(200),
-                max_attempts: 1000,
-            },
+            retry: RetryPolicy::exponential(Duration::from_millis(50))
+                .with_bounds(Duration::ZERO, Duration::from_millis(200))
+                .with_max_attempts(1000),
         };
         SimNode {
             tenure: Tenure::new(bounds, incarnation.as_str().into(), 0),
@@ -300,13 +297,15 @@ impl World {
         let at = usize::try_from(self.rng.below(self.nodes[n].running.len() as u64)).unwrap();
         let run = self.nodes[n].running.remove(at);
         let envelope = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap();
-        let facts =
-            Facts { version: envelope.version, own_id: envelope.own_id, max_attempts: None, kind: None };
+        let facts = Facts {
+            version: envelope.version,
+            own_id: envelope.own_id,
+            max_attempts: None,
+            kind: None,
+            options: None,
+        };
         let ran = if self.faults.retry && self.rng.one_in(4) {
-            Ran::Answered(
-                RunAnswer::Failed(Failure { class: ErrorClass::Transient, chain: vec!["x".into()] }),
-                facts,
-            )
+            Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)
         } else if self.faults.retry && self.rng.one_in(10) {
             Ran::Stopped
         } else {
