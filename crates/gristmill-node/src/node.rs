@@ -10,6 +10,7 @@ use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
 use crate::worker::execution::Executor;
 use crate::worker::run_queue::RunQueue;
+use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
 use gristmill_handler::{Registry, RegistryError};
@@ -191,13 +192,21 @@ impl Node {
         let started = Instant::now();
         let before = self.counters.snapshot();
         tracing::info!(node = %self.incarnation, window = ?self.config.drain_window, "draining");
-        let (left, mut leaving) = oneshot::channel();
+        let (left, leaving) = oneshot::channel();
         let _ = self.supervisor.cast(Message::Drain(left));
+        let leaving = leaving.shared();
+        let (released, runs) = (leaving.clone(), self.runs.clone());
+        // A run may outlive its lease (Redis is away): it may finish all the same.
+        let ended = async move {
+            let _ = released.await;
+            runs.quiet().await;
+        };
+        tokio::pin!(ended);
         let grace = self.config.drain_grace;
         let hard_stop = started + self.config.drain_window + grace / 2;
         tokio::pin!(hurry);
         let mut gone = tokio::select! {
-            _ = &mut leaving => true,
+            () = &mut ended => true,
             () = tokio::time::sleep(self.config.drain_window) => false,
             () = &mut hurry => false,
         };
@@ -205,7 +214,7 @@ impl Node {
             tracing::warn!("the drain window is over: running jobs are asked to stop");
             self.each_partition(|shared| shared.soft_cancel(hard_stop));
             gone = tokio::select! {
-                _ = &mut leaving => true,
+                () = &mut ended => true,
                 () = tokio::time::sleep_until(hard_stop.into()) => false,
                 () = &mut hurry => false,
             };
@@ -216,7 +225,7 @@ impl Node {
             // Again and again: a run that began before its partition heard of the drain is stopped too.
             while !gone && Instant::now() < until {
                 self.each_partition(|shared| shared.hard_stop());
-                gone = tokio::time::timeout(STOP_AGAIN, &mut leaving).await.is_ok();
+                gone = tokio::time::timeout(STOP_AGAIN, &mut ended).await.is_ok();
             }
         }
         let abandoned = if gone { 0 } else { self.alive() };

@@ -5,8 +5,10 @@ use crate::partition::tenure::Run;
 use crate::worker::Wake;
 use ractor::ActorRef;
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::Notify;
 
 /// Runs of one partition that are pulled in a row before the next partition has its turn.
 const BURST: usize = 128;
@@ -26,7 +28,9 @@ struct Line {
 pub(crate) struct RunQueue {
     line: Mutex<Line>,
     waiting: AtomicUsize,
+    slots: usize,
     free_slots: AtomicUsize,
+    all_free: Notify,
     seats: Vec<Seat>,
 }
 
@@ -35,7 +39,9 @@ impl RunQueue {
         Self {
             line: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            slots,
             free_slots: AtomicUsize::new(slots),
+            all_free: Notify::new(),
             seats: (0..workers.max(1)).map(|_| Seat::default()).collect(),
         }
     }
@@ -48,6 +54,24 @@ impl RunQueue {
     /// Slots that are free.
     pub(crate) fn free_slots(&self) -> usize {
         self.free_slots.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no run is alive.
+    pub(crate) async fn quiet(&self) {
+        loop {
+            let mut freed = pin!(self.all_free.notified());
+            freed.as_mut().enable();
+            if self.free_slots.load(Ordering::SeqCst) >= self.slots {
+                return;
+            }
+            freed.await;
+        }
+    }
+
+    fn give_back(&self) {
+        if self.free_slots.fetch_add(1, Ordering::SeqCst) + 1 >= self.slots {
+            self.all_free.notify_waiters();
+        }
     }
 
     /// The worker of a seat, also after a restart.
@@ -87,9 +111,7 @@ impl RunQueue {
         match &found {
             Some(_) if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 => self.wake_one(),
             Some(_) => {}
-            None => {
-                self.free_slots.fetch_add(1, Ordering::SeqCst);
-            }
+            None => self.give_back(),
         }
         found
     }
@@ -118,7 +140,7 @@ impl RunQueue {
 
     /// Gives a slot back.
     pub(crate) fn free_slot(&self) {
-        self.free_slots.fetch_add(1, Ordering::SeqCst);
+        self.give_back();
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.wake_one();
         }
