@@ -4,6 +4,7 @@
 use gristmill_job::NewJob;
 use gristmill_testkit::eventually;
 use gristmill_testkit::history::now_us;
+use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::server::Appendonly;
 use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::node::{Drained, NodeProcess};
@@ -227,15 +228,49 @@ fn a_node_leaves_in_time_although_redis_is_away() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options.appendonly(Appendonly::Always));
         let mut node = fleet.node_with(&["--window-ms", "1000", "--grace-ms", "2000"]);
-        let jobs = Fleet::versions(20, 20, &Script { wait_ms: 20, ..effect() });
+        let jobs = Fleet::versions(20, 4, &Script { wait_ms: 600, ..effect() });
         fleet.enqueue(jobs.clone());
-        fleet.wait_started(50);
+        fleet.wait_started(30);
         fleet.server.kill().unwrap();
         let (left, took) = timed(&mut fleet, &mut node);
         assert!(took <= PROMISED + SLACK, "{took:?} instead of {PROMISED:?}");
         assert_eq!(left.abandoned, 0, "{}", left.line);
+        let runs = fleet.history().runs;
+        assert!(
+            runs.iter().all(gristmill_testkit::history::Run::is_done),
+            "cut off in their window: {runs:?}"
+        );
         fleet.server.restart().unwrap();
         let _other = fleet.node();
+        fleet.wait_settled();
+        fleet.assert_effects(&jobs);
+    });
+}
+
+/// The lease is another's by now, and the result will be refused; but what the handler does outside is done whole.
+#[test]
+fn a_run_that_outlives_its_lease_may_finish_too() {
+    on_servers(|options| {
+        let mut fleet = Fleet::start(options);
+        let proxy = Proxy::start(fleet.server.port()).unwrap();
+        let url = fleet.server.url_at(proxy.port());
+        let mut node = fleet.node_with(&["--redis", &url]);
+        let script = Script { wait_ms: 5000, recovered_wait_ms: Some(10), ..effect() };
+        let jobs = one_each(PARTITIONS, &script);
+        fleet.enqueue(jobs.clone());
+        fleet.wait_started(8);
+        let cut_at = now_us();
+        proxy.refuse();
+        proxy.cut();
+        let other = fleet.node();
+        wait_owned_by(&fleet, &other);
+        fleet.cut_off(&node, cut_at, now_us());
+        proxy.pass();
+        let left = fleet.drain(&mut node);
+        assert!(left.status.success(), "{}", left.line);
+        let runs = fleet.history().runs;
+        let cut_short: Vec<_> = runs.iter().filter(|run| !run.is_done()).collect();
+        assert!(cut_short.is_empty(), "cut short in their window, and not told: {} {cut_short:?}", left.line);
         fleet.wait_settled();
         fleet.assert_effects(&jobs);
     });

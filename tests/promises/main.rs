@@ -19,7 +19,7 @@
 //! # Where each trace that breaks a simpler design is shown not to break this one
 //!
 //! On real processes (here), on the scripts alone (`contract`, a test of gristmill-broker), and on the pure machines of the
-//! node (`simulation_tests`, `plan_tests`, `lanes_tests`: tens of thousands of interleavings).
+//! node (`simulation`, `plan_tests`, `lanes_tests`: tens of thousands of interleavings).
 //!
 //! | trace | shown by |
 //! |---|---|
@@ -29,8 +29,8 @@
 //! | V7 recover after a hand-over | `drain_keeps_its_window::what_runs_finishes_and_what_waits_is_handed_back_uncharged`, `traces::v7_what_was_handed_back_is_recovered` |
 //! | V8 a lease comes back | `one_owner_per_partition::a_lease_that_comes_back_starts_nothing_beside_the_run_from_before`, `lanes_tests::a_key_whose_old_run_lives_is_not_started` |
 //! | V9 failover inside a tenure | `failover_to_an_older_state::that_the_node_sees`, `failover_to_an_older_state::that_a_proxy_hides`, `late::v9_calls_that_follow_lost_ones_do_nothing` |
-//! | V10 a result of the lost history | `failover_to_an_older_state::a_result_of_the_lost_history_does_not_overtake`, `simulation_tests::failovers_to_an_older_state` |
-//! | V11 an old answer late | `keys_stay_in_order::when_answers_come_late_in_bulk`, `simulation_tests::lost_answers` |
+//! | V10 a result of the lost history | `failover_to_an_older_state::a_result_of_the_lost_history_does_not_overtake`, `simulation::failovers_to_an_older_state` |
+//! | V11 an old answer late | `keys_stay_in_order::when_answers_come_late_in_bulk`, `simulation::lost_answers` |
 //! | V12 a wish without an end | `one_owner_per_partition::a_wish_ends_with_the_node_that_had_it`, `traces::v12_a_wish_ends_with_its_time_and_with_the_next_acquire` |
 //! | V13 full memory | `redis_may_fail::full_memory_stops_enqueue_and_nothing_else`, `memory::v13_everything_but_enqueue_works_when_memory_is_full` |
 //! | V14 the same epoch twice | `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` (needs a clock that goes back: scripts only) |

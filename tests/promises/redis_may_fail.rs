@@ -4,7 +4,7 @@
 use gristmill_broker::EnqueueError;
 use gristmill_testkit::eventually;
 use gristmill_testkit::seed::{SplitMix64, seed};
-use gristmill_testkit::server::Appendonly;
+use gristmill_testkit::server::{Appendonly, ServerOptions};
 use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::node::NodeProcess;
 use gristmill_tests::script::Script;
@@ -250,22 +250,21 @@ fn the_stream_is_deleted_by_hand() {
     });
 }
 
-/// The link of a node is encrypted and asks for a password; neither is ever shown.
+/// The link of a node is encrypted and asks for a password, which is never shown. On Redis 7 alone: the others may be built
+/// without TLS.
 #[test]
 fn over_tls_with_a_password() {
-    on_servers(|options| {
-        let mut fleet = Fleet::start(options.tls().user("worker", "s3cr3t/pass@word"));
-        let mut nodes = fleet.nodes(2);
-        let jobs = Fleet::versions(20, 20, &Script { wait_ms: 2, ..effect() });
-        fleet.enqueue(jobs.clone());
-        fleet.wait_started(50);
-        assert!(fleet.server.kill_client_connections().unwrap() > 0);
-        fleet.wait_settled();
-        fleet.assert_effects(&jobs);
-        for node in &mut nodes {
-            assert!(fleet.drain(node).status.success());
-            let said: Vec<String> = node.process.lines().into_iter().map(|line| line.text).collect();
-            assert!(!said.iter().any(|line| line.contains("s3cr3t")), "the password was shown");
-        }
-    });
+    let mut fleet = Fleet::start(ServerOptions::new().tls().user("worker", "s3cr3t/pass@word"));
+    let mut nodes = fleet.nodes(2);
+    let jobs = Fleet::versions(20, 20, &Script { wait_ms: 2, ..effect() });
+    fleet.enqueue(jobs.clone());
+    fleet.wait_started(50);
+    assert!(fleet.server.kill_client_connections().unwrap() > 0);
+    fleet.wait_settled();
+    fleet.assert_effects(&jobs);
+    for node in &mut nodes {
+        assert!(fleet.drain(node).status.success());
+        let said: Vec<String> = node.process.lines().into_iter().map(|line| line.text).collect();
+        assert!(!said.iter().any(|line| line.contains("s3cr3t")), "the password was shown");
+    }
 }

@@ -11,6 +11,8 @@ pub const KIND: &str = "scripted";
 pub struct Script {
     /// Waits so long, in ms, at an await.
     pub wait_ms: u64,
+    /// Waits so long instead, in ms, where the job was recovered from another owner.
+    pub recovered_wait_ms: Option<u64>,
     /// Blocks its thread so long, in ms.
     pub block_ms: u64,
     /// Fails this attempt and those before it, transiently.
