@@ -246,4 +246,6 @@ impl Tenure {
 }
 
 #[cfg(test)]
+mod leaving_tests;
+#[cfg(test)]
 mod simulation;

@@ -13,6 +13,8 @@ impl Tenure {
     pub(super) fn give_up(&mut self, why: Why, now: Now, actions: &mut Vec<Action>) {
         match self.phase {
             Phase::Idle => {}
+            // A wish that comes while draining does not make a hand-over of it: that could be given up.
+            Phase::Acquiring | Phase::Recovering { .. } if self.yield_after == Some(Why::Drain) => {}
             Phase::Acquiring | Phase::Recovering { .. } => self.yield_after = Some(why),
             Phase::Serving => {
                 self.phase = Phase::Yielding { why, since: now.instant };
@@ -23,6 +25,7 @@ impl Tenure {
                 }
             }
             Phase::Yielding { since, .. } if why == Why::Drain => self.phase = Phase::Yielding { why, since },
+            Phase::Releasing { .. } if why == Why::Drain => self.phase = Phase::Releasing { why },
             Phase::Yielding { .. } | Phase::Releasing { .. } => {}
         }
     }

@@ -1,0 +1,95 @@
+//! Leaving in the middle of a repair, step by step: what the simulation's random walks meet too seldom.
+
+use super::*;
+use bytes::Bytes;
+use gristmill_broker::JobState;
+use gristmill_job::{JobId, RetryPolicy, UnixMillis};
+use std::time::Duration;
+
+const HANDOVER_WAIT: Duration = Duration::from_secs(5);
+
+struct Played {
+    tenure: Tenure,
+    start: Instant,
+    epochs: u64,
+}
+
+impl Played {
+    fn new() -> Self {
+        let bounds = Bounds {
+            window_jobs: 10,
+            window_bytes: 1 << 20,
+            claim_jobs: 10,
+            recover_jobs: 10,
+            handover_wait: HANDOVER_WAIT,
+            retry: RetryPolicy::default(),
+        };
+        Self { tenure: Tenure::new(bounds, "n~1".into(), 0), start: Instant::now(), epochs: 0 }
+    }
+
+    fn tell(&mut self, after: Duration, event: Event) -> Vec<Action> {
+        let now = Now { instant: self.start + after, wall: UnixMillis(1), trusted: true, random: 0.5 };
+        let mut actions = Vec::new();
+        self.tenure.decide(event, now, &mut actions);
+        actions
+    }
+
+    fn granted(&mut self) {
+        self.epochs += 1;
+        self.tell(Duration::ZERO, Event::Acquired(Ok(Epoch(self.epochs))));
+    }
+
+    /// Recover finds one job; what is started then.
+    fn recovered(&mut self) -> Vec<Action> {
+        let entry = Entry {
+            place: Place { ms: 1, seq: 1 },
+            id: JobId::from_stored(Bytes::from_static(b"id")),
+            key: Key::from_stored(Bytes::from_static(b"key")),
+            envelope: Bytes::new(),
+            state: JobState::default(),
+            recovered: true,
+        };
+        let answer = Answer::Recovered { entries: vec![entry], next: Place::ZERO };
+        self.tell(Duration::ZERO, Event::Answered(1, Ok(answer)))
+    }
+}
+
+fn starts(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Start(_)))
+}
+
+#[test]
+fn a_wish_during_the_repair_of_a_drain_does_not_end_the_drain() {
+    let mut played = Played::new();
+    played.tell(Duration::ZERO, Event::Serve);
+    played.granted();
+    assert!(starts(&played.recovered()), "the job runs, and for long");
+    played.tell(Duration::ZERO, Event::Yield(Why::Drain));
+    played.tell(Duration::ZERO, Event::Lost(End::Connection));
+    played.granted();
+    // Every other node wants what a draining node holds.
+    played.tell(Duration::ZERO, Event::Renewed { wanted: true });
+    assert!(!starts(&played.recovered()));
+    for seconds in 1..20 {
+        let actions = played.tell(Duration::from_secs(seconds), Event::Tick);
+        let goes_on = actions.iter().any(|action| matches!(action, Action::Hold(_) | Action::Send(..)));
+        assert!(!goes_on, "after {seconds} s a draining node goes on with the partition: {actions:?}");
+    }
+}
+
+#[test]
+fn a_drain_that_meets_a_release_under_way_stays_a_drain() {
+    let mut played = Played::new();
+    played.tell(Duration::ZERO, Event::Serve);
+    played.granted();
+    let answer = Answer::Recovered { entries: Vec::new(), next: Place::ZERO };
+    played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
+    played.tell(Duration::ZERO, Event::Answered(2, Ok(Answer::Claimed(Vec::new()))));
+    played.tell(Duration::ZERO, Event::Forwarded { ids: Vec::new(), more: false });
+    let actions = played.tell(Duration::ZERO, Event::Yield(Why::Handover));
+    assert!(actions.iter().any(|action| matches!(action, Action::Send(_, call) if **call == Call::Release)));
+    played.tell(Duration::ZERO, Event::Yield(Why::Drain));
+    let actions = played.tell(Duration::ZERO, Event::Answered(3, Ok(Answer::Done)));
+    let drained = |action: &Action| matches!(action, Action::Idle { end: Some(End::Drain), released: true });
+    assert!(actions.iter().any(drained), "{actions:?}");
+}
