@@ -78,7 +78,7 @@ pub(crate) struct Lanes {
 }
 
 /// What a job weighs against the window: its bytes and what holding it costs.
-fn weight(entry: &Entry) -> usize {
+pub(crate) fn weight(entry: &Entry) -> usize {
     entry.envelope.len() + entry.key.as_bytes().len() + entry.id.as_bytes().len() + 256
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Tenure {
     yield_after: Option<Why>,
     /// Tenures in a row in which nothing was claimed or settled.
     short_tenures: u32,
+    /// What a job has weighed lately, in bytes; nothing is known before the first.
+    job_bytes: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +125,7 @@ impl Tenure {
             long_runs: HashSet::new(),
             yield_after: None,
             short_tenures: 0,
+            job_bytes: None,
         }
     }
 
@@ -230,7 +233,8 @@ impl Tenure {
             Phase::Idle | Phase::Acquiring | Phase::Releasing { .. } => return,
             Phase::Recovering { cursor } => {
                 if self.calls.is_empty() {
-                    self.send(Call::Recover { cursor, count: self.bounds.recover_jobs }, Vec::new(), actions);
+                    let count = self.bounds.recover_jobs.min(self.jobs_per_answer());
+                    self.send(Call::Recover { cursor, count }, Vec::new(), actions);
                 }
                 return;
             }
@@ -245,6 +249,8 @@ impl Tenure {
     }
 }
 
+#[cfg(test)]
+mod large_jobs_tests;
 #[cfg(test)]
 mod leaving_tests;
 #[cfg(test)]

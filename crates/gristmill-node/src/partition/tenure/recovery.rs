@@ -73,6 +73,7 @@ impl Tenure {
         now: Now,
         actions: &mut Vec<Action>,
     ) {
+        self.weigh(&entries);
         self.recovered.extend(entries);
         if next != Place::ZERO {
             self.phase = Phase::Recovering { cursor: next };

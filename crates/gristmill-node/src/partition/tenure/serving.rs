@@ -2,11 +2,16 @@
 
 use super::{Action, End, Now, Outbox, Phase, Run, Tenure, Why};
 use crate::partition::calls::Calls;
-use crate::partition::lanes::Lanes;
+use crate::partition::lanes::{Lanes, weight};
 use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::{Call, Entry};
 use gristmill_job::Place;
 use std::time::Instant;
+
+/// What the jobs of one call may weigh together, in bytes; a single job may weigh more.
+pub(super) const CALL_BYTES: usize = 1024 * 1024;
+/// Jobs of the first claim, and of the first slice of recover, of this process.
+const FIRST_JOBS: usize = 8;
 
 impl Tenure {
     /// Begins to leave: nothing starts, nothing is claimed, what has not started is withdrawn.
@@ -33,6 +38,7 @@ impl Tenure {
     pub(super) fn claimed(&mut self, call: &Call, entries: Vec<Entry>, now: Now) {
         self.claiming = false;
         self.short_tenures = 0;
+        self.weigh(&entries);
         if let Call::Claim { count } = call {
             self.news |= entries.len() >= *count;
         }
@@ -75,18 +81,33 @@ impl Tenure {
 
     /// How many jobs may be claimed: none while the window is fuller than one claim leaves it worth while.
     pub(super) fn room(&self) -> usize {
+        let each = self.job_bytes.unwrap_or(0).max(512);
         let jobs = self.bounds.window_jobs.saturating_sub(self.lanes.jobs());
-        let held = self.lanes.jobs().max(1);
-        let each = (self.lanes.bytes() / held).max(512);
         let bytes = self.bounds.window_bytes.saturating_sub(self.lanes.bytes()) / each;
         let room = jobs.min(bytes).min(self.bounds.claim_jobs);
         // An empty lane set may always take one job, however large.
         let least = if self.lanes.jobs() == 0 {
             1
         } else {
-            (self.bounds.claim_jobs / 2).min(self.bounds.window_jobs / 2).max(1)
+            let window = self.bounds.window_jobs.min(self.bounds.window_bytes / each);
+            (self.bounds.claim_jobs.min(window) / 2).max(1)
         };
-        if room >= least { room } else { usize::from(self.lanes.jobs() == 0) }
+        let room = if room >= least { room } else { usize::from(self.lanes.jobs() == 0) };
+        room.min(self.jobs_per_answer())
+    }
+
+    /// How many jobs one answer may carry: a claim or recover whose answer takes longer than the response timeout ends the
+    /// tenure, and so would the next. A few, as long as nothing is known about their size.
+    pub(super) fn jobs_per_answer(&self) -> usize {
+        self.job_bytes.map_or(FIRST_JOBS, |each| (CALL_BYTES / each.max(1)).max(1))
+    }
+
+    /// Remembers what a job weighs lately: quick to rise, slow to fall.
+    pub(super) fn weigh(&mut self, entries: &[Entry]) {
+        if !entries.is_empty() {
+            let each = entries.iter().map(weight).sum::<usize>() / entries.len();
+            self.job_bytes = Some(self.job_bytes.map_or(each, |before| each.max((before * 7 + each) / 8)));
+        }
     }
 
     pub(super) fn listen(&mut self, on: bool, actions: &mut Vec<Action>) {

@@ -1,11 +1,13 @@
 //! From a run that ended to the answer of its settle.
 
+use super::serving::CALL_BYTES;
 use super::{Action, End, Ended, Now, Phase, Ran, Settling, Tenure};
 use crate::partition::calls::Sent;
 use crate::partition::lanes::Head;
 use crate::partition::verdict::Judge;
 use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::{Call, Settled, Verdict};
+use gristmill_job::EntityChange;
 use std::time::Duration;
 
 /// Calls of one kind under way at a time: one executes while the next is on its way.
@@ -74,7 +76,7 @@ impl Tenure {
 
     pub(super) fn settle(&mut self, actions: &mut Vec<Action>) {
         while !self.to_settle.is_empty() && self.settling_calls < SETTLES_UNDER_WAY {
-            let count = self.to_settle.len().min(MAX_JOBS_PER_CALL);
+            let count = self.jobs_of_next_settle();
             let mut settles = Vec::with_capacity(count);
             let mut lanes = Vec::with_capacity(count);
             for settling in self.to_settle.drain(..count) {
@@ -84,6 +86,16 @@ impl Tenure {
             self.settling_calls += 1;
             self.send(Call::Settle(settles), lanes, actions);
         }
+    }
+
+    /// As many as one call may carry, and as may be written before its answer is missed; at least one.
+    fn jobs_of_next_settle(&self) -> usize {
+        let mut bytes = 0;
+        let fits = |settling: &&Settling| {
+            bytes += written(&settling.settle.verdict);
+            bytes <= CALL_BYTES
+        };
+        self.to_settle.iter().take(MAX_JOBS_PER_CALL).take_while(fits).count().max(1)
     }
 
     pub(super) fn settled(
@@ -150,5 +162,20 @@ impl Tenure {
         if disagreement {
             self.end(End::Disagreement, actions);
         }
+    }
+}
+
+/// What a verdict writes, in bytes, where it may be much.
+fn written(verdict: &Verdict) -> usize {
+    match verdict {
+        Verdict::Done { entity, emits, .. } => {
+            let state = match entity {
+                Some(EntityChange::Put(state)) => state.len(),
+                Some(EntityChange::Delete) | None => 0,
+            };
+            state + emits.iter().map(|emit| emit.job.envelope.len()).sum::<usize>()
+        }
+        Verdict::Dead { body, .. } => body.len(),
+        _ => 0,
     }
 }
