@@ -170,7 +170,7 @@ impl Heartbeat {
     }
 
     /// A renewal may come back after its tenure ended; it must not bring trust to the next one.
-    fn holds(&self, shared: &Shared, fence: &Fence) -> bool {
+    pub(crate) fn holds(&self, shared: &Shared, fence: &Fence) -> bool {
         let leases = lock(&self.leases);
         leases.get(&(shared.queue.clone(), shared.partition)).is_some_and(|lease| lease.fence == *fence)
     }

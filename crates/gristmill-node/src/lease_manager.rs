@@ -74,6 +74,7 @@ impl Actor for LeaseManager {
         *lock(&around.manager) = Some(myself.clone());
         around.heartbeat.register_manager(myself.clone());
         let now = Instant::now();
+        queues.iter().flat_map(|(_, partitions)| partitions).for_each(|held| held.cast(ToPartition::Report));
         let queues = queues.into_iter().map(|(definition, partitions)| {
             let plan = Plan::new(around.incarnation.clone(), around.lease_ttl, definition.partitions, now);
             let owners_at = now + around.lease_ttl;

@@ -55,6 +55,8 @@ impl Surroundings {
 pub(crate) enum Message {
     /// Try to own it.
     Serve,
+    /// Tell the lease manager if it is held: a manager that was started again knows nothing.
+    Report,
     /// Give it up.
     Yield(Why),
     /// Something that belongs to the tenure of this epoch.
@@ -114,11 +116,17 @@ impl Actor for Partition {
         myself: ActorRef<Message>,
         Arguments { shared, queue, bounds, around }: Arguments,
     ) -> Result<State, ActorProcessingErr> {
+        // An actor that failed before this one may have held a lease: nobody renews it any more, and the manager asks again.
         shared.open_gate(None);
+        around.heartbeat.drop_lease(&shared);
+        around.doorbell.listen(&shared, None);
         drop(around.runs.withdraw(&shared));
+        // Before the look at what has ended: who tells after it must wake this actor, not the one before.
+        shared.register(myself.clone());
         let inherits_runs = shared.alive() > 0;
         shared.take_ended();
-        shared.register(myself.clone());
+        let idle = Look::Idle { end: None, released: false };
+        around.tell_manager(ToManager::Looked(queue.name.clone(), shared.partition, idle));
         let node: Arc<str> = around.incarnation.as_str().into();
         let machine = Tenure::new(bounds, node, shared.partition);
         Ok(State {
@@ -150,9 +158,11 @@ impl Actor for Partition {
                 if state.inherits_runs {
                     state.report(Look::Busy);
                 } else {
+                    state.report_held();
                     state.decide(Event::Serve);
                 }
             }
+            Message::Report => state.report_held(),
             Message::Yield(why) => {
                 if state.machine.is_idle() {
                     state.report(Look::Idle { end: None, released: false });
@@ -209,6 +219,12 @@ impl State {
 
     fn report(&self, look: Look) {
         self.around.tell_manager(ToManager::Looked(self.queue.name.clone(), self.shared.partition, look));
+    }
+
+    fn report_held(&self) {
+        if !self.machine.is_idle() {
+            self.report(Look::Mine);
+        }
     }
 
     fn perform(&mut self, actions: &mut Vec<Action>) {
@@ -406,3 +422,7 @@ const FORWARD_AGAIN: Duration = Duration::from_secs(1);
 fn was_answered(result: &Result<Answer, CallError>) -> bool {
     matches!(result, Ok(answer) if !matches!(answer, Answer::Refused(_)))
 }
+
+#[cfg(test)]
+#[path = "partition/restart_tests.rs"]
+mod restart_tests;

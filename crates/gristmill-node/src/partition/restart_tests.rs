@@ -1,0 +1,135 @@
+//! What a failed actor leaves behind, and what is made of it by those that are started after it.
+
+use super::*;
+use crate::heartbeat::Rhythm;
+use crate::lease_manager;
+use gristmill_broker::{Broker, RedisConfig};
+use gristmill_job::{QueueName, RetryPolicy};
+use tokio::sync::mpsc;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Hears what a lease manager is told.
+struct Listener;
+
+impl Actor for Listener {
+    type Msg = ToManager;
+    type State = mpsc::UnboundedSender<Look>;
+    type Arguments = mpsc::UnboundedSender<Look>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<ToManager>,
+        heard: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(heard)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<ToManager>,
+        message: ToManager,
+        heard: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        if let ToManager::Looked(_, _, look) = message {
+            let _ = heard.send(look);
+        }
+        Ok(())
+    }
+}
+
+/// One partition of a node that reaches no Redis.
+struct Stage {
+    around: Arc<Surroundings>,
+    shared: Arc<Shared>,
+    definition: QueueDefinition,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let redis = RedisConfig::new("redis://127.0.0.1:1");
+        let link = Link::start(redis.clone(), "commands");
+        let counters = Arc::new(Counters::default());
+        let incarnation = Incarnation::of("n", 1);
+        let name = QueueName::new("q").unwrap();
+        let rhythm = Rhythm {
+            redis,
+            incarnation: incarnation.clone(),
+            queues: vec![name.clone()],
+            ttl: Duration::from_secs(5),
+            renewal: Duration::from_secs(1),
+            margin: Duration::from_millis(1500),
+        };
+        let around = Surroundings {
+            incarnation,
+            broker: Broker::over(link.clone()),
+            link,
+            heartbeat: Arc::new(Heartbeat::new(rhythm, counters.clone())),
+            doorbell: Arc::default(),
+            runs: Arc::new(RunQueue::new(1, 1)),
+            counters,
+            lease_ttl: Duration::from_secs(5),
+            seen_window: Duration::from_secs(60),
+            manager: Mutex::default(),
+        };
+        let definition = QueueDefinition::new(name.clone(), 1);
+        let shared = Arc::new(Shared::new(name, 0, definition.partition(0)));
+        Self { around: Arc::new(around), shared, definition }
+    }
+
+    async fn start(&self) -> ActorRef<Message> {
+        let bounds = Bounds {
+            window_jobs: 10,
+            window_bytes: 1 << 20,
+            claim_jobs: 10,
+            recover_jobs: 10,
+            handover_wait: Duration::from_secs(1),
+            retry: RetryPolicy::default(),
+        };
+        let (shared, queue, around) = (self.shared.clone(), self.definition.clone(), self.around.clone());
+        Actor::spawn(None, Partition, Arguments { shared, queue, bounds, around }).await.unwrap().0
+    }
+
+    async fn listen(&self) -> mpsc::UnboundedReceiver<Look> {
+        let (heard, hears) = mpsc::unbounded_channel();
+        let (manager, _) = Actor::spawn(None, Listener, heard).await.unwrap();
+        *lock(&self.around.manager) = Some(manager);
+        hears
+    }
+}
+
+#[tokio::test]
+async fn the_lease_of_a_failed_actor_is_renewed_no_more_and_asked_for_again() {
+    let stage = Stage::new();
+    stage.start().await.kill();
+    let fence = Fence { incarnation: stage.around.incarnation.clone(), epoch: Epoch(7) };
+    stage.around.heartbeat.hold(&stage.shared, fence.clone(), Instant::now());
+    stage.shared.open_gate(Some(Epoch(7)));
+    assert!(stage.shared.may_start(Epoch(7)));
+    let mut hears = stage.listen().await;
+
+    stage.start().await;
+    assert!(!stage.around.heartbeat.holds(&stage.shared, &fence), "nobody serves what is still renewed");
+    assert!(!stage.shared.may_start(Epoch(7)));
+    let look = tokio::time::timeout(SOON, hears.recv()).await.expect("the manager believes it is served");
+    assert_eq!(look, Some(Look::Idle { end: None, released: false }));
+}
+
+#[tokio::test]
+async fn a_manager_that_is_started_again_hears_what_is_held() {
+    let stage = Stage::new();
+    let partition = stage.start().await;
+    // There is no Redis, so that it goes on asking for its lease.
+    partition.cast(Message::Serve).unwrap();
+    let mut hears = stage.listen().await;
+
+    let queues = vec![(stage.definition.clone(), vec![stage.shared.clone()])];
+    let arguments = lease_manager::Arguments { queues, around: stage.around.clone() };
+    let before = lock(&stage.around.manager).clone();
+    Actor::spawn(None, lease_manager::LeaseManager, arguments).await.unwrap();
+    // What the new manager asked is answered to the listener.
+    *lock(&stage.around.manager) = before;
+    partition.cast(Message::Report).unwrap();
+    let look = tokio::time::timeout(SOON, hears.recv()).await.expect("it says nothing");
+    assert_eq!(look, Some(Look::Mine));
+}
