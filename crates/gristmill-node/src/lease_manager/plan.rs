@@ -51,6 +51,9 @@ const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const WANTED_LOOK: Duration = Duration::from_millis(100);
 /// Longest between two looks at a partition that should be mine.
 const LONGEST_LOOK: Duration = Duration::from_millis(400);
+/// Before a partition that was handed over is looked at again: whoever wanted it has looked at it twice by then. If the wish was
+/// void (its maker left, or is not meant to have it any more), it would lie unserved for longer.
+const RELEASED_LOOK: Duration = Duration::from_millis(1000);
 /// Partitions of one owner that move at a time.
 const MOVES_PER_OWNER: usize = 8;
 
@@ -134,7 +137,7 @@ impl Plan {
                 // The answer to an acquire that found it held came just before and says more.
                 if !matches!(seen.status, Status::Held(_)) || released {
                     seen.status = Status::Unknown;
-                    seen.next_look = now + if released { self.ttl } else { WANTED_LOOK };
+                    seen.next_look = now + if released { RELEASED_LOOK } else { WANTED_LOOK };
                 }
             }
             Look::Busy => {

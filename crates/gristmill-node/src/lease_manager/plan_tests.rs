@@ -87,3 +87,21 @@ fn a_draining_node_asks_for_nothing_and_counts_for_nobody() {
     plan.drain();
     assert!(plan.ask(now + TTL * 10).is_empty());
 }
+
+#[test]
+fn a_partition_handed_over_to_one_who_left_is_taken_back_within_a_second() {
+    let (mut plan, now) = plan(1);
+    plan.members(vec![member(1, TTL), member(2, TTL)]);
+    for ask in plan.ask(now) {
+        if let Ask::Serve(partition) = ask {
+            plan.looked(partition, Look::Mine, now);
+        }
+    }
+    // 2 wanted it before a third node went; now it is meant for 1, and has been released all the same.
+    plan.members(vec![member(1, TTL)]);
+    let mine = (0..8).find(|p| plan.partitions[*p].status == Status::Mine).unwrap();
+    plan.looked(u16::try_from(mine).unwrap(), Look::Idle { end: None, released: true }, now);
+    let asked = |plan: &mut Plan, at| plan.ask(at).contains(&Ask::Serve(u16::try_from(mine).unwrap()));
+    assert!(!asked(&mut plan, now + LONGEST_LOOK * 2), "who wanted it comes first");
+    assert!(asked(&mut plan, now + Duration::from_secs(1)));
+}
