@@ -61,6 +61,9 @@ pub struct DeadView {
     pub letter: Result<DeadLetter, String>,
 }
 
+/// Why a letter without a record cannot be read.
+pub(crate) const UNREADABLE_GONE: &str = "its record is gone";
+
 impl Connection {
     /// Every queue that was made.
     ///
@@ -223,7 +226,7 @@ impl Connection {
             .zip(bodies)
             .map(|((id, at), body)| {
                 let letter = match body {
-                    Value::Nil => Err("its record is gone".to_owned()),
+                    Value::Nil => Err(UNREADABLE_GONE.to_owned()),
                     body => DeadLetter::decode(&reply::bytes(body)?),
                 };
                 Ok(DeadView { id, partition, at, letter })

@@ -9,6 +9,10 @@ use gristmill_job::QueueName;
 /// Global: hash, queue name to its definition. Advisory; written by `create`, kept until a person deletes it.
 pub const QUEUES: &str = "gm:queues";
 
+/// Global: stream · what people did: act, step, who, what, filter, reason, count. Advisory, in a slot of its own; written
+/// by `audit`, the newest [`crate::audit::MAX_ENTRIES`] for [`crate::audit::MAX_AGE`].
+pub const AUDIT: &str = "gm:audit";
+
 /// The consumer group of every stream. Made at `0`, never at `$`.
 pub const GROUP: &str = "workers";
 
@@ -65,9 +69,9 @@ pub struct PartitionKeys {
     pub lease: String,
     /// hash · place to `<turn> <attempts> <due ms> <error>` of jobs that were put back. Until their verdict.
     pub state: String,
-    /// sorted set · dead letter id by time of death (ms). Until a person acts.
+    /// sorted set · dead letter id by time of death (ms). Until discard.
     pub dead: String,
-    /// hash · dead letter id to its record. Until a person acts.
+    /// hash · dead letter id to its record. Until discard.
     pub dead_bodies: String,
     /// stream · emitted jobs (fields `q`, `i`, `k`, `d`) on their way. Written by settle, removed by forward.
     pub outbox: String,
@@ -91,8 +95,8 @@ impl PartitionKeys {
         }
     }
 
-    /// string · `waiting <place>`, `applied`, `stale` or `dead <id>`: the mark of a producer's id. Written by enqueue,
-    /// lives as long as its job and for a window after its verdict.
+    /// string · `waiting <place>`, `applied`, `stale`, `dead <id>` or `discarded`: the mark of a producer's id. Written by
+    /// enqueue, settle and discard; lives as long as its job and for a window after its verdict.
     #[must_use]
     pub fn seen(&self, id: &[u8]) -> Vec<u8> {
         self.named(b":seen:", id)

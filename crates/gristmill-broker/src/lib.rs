@@ -8,7 +8,8 @@
 //! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward` and `lease::release`
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
-//! * [`enqueue`], [`create`], [`announce`], [`inspect`], [`doctor`]: what needs no lease.
+//! * [`enqueue`], [`create`], [`announce`], [`inspect`], [`doctor`]: what needs no lease;
+//!   so do [`dead`] (reading dead letters, page by page), [`discard`], and [`audit`] (what people did).
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -16,10 +17,13 @@
 //! first polled; a timeout means *unknown*, never *failed*; no script knows a retry policy.
 
 pub mod announce;
+pub mod audit;
 pub mod broker;
 pub mod call;
 pub mod claim;
 pub mod create;
+pub mod dead;
+pub mod discard;
 pub mod doctor;
 pub mod doorbell;
 pub mod enqueue;

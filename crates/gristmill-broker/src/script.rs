@@ -23,8 +23,11 @@ macro_rules! scripts {
 scripts! {
     ACQUIRE = "lua/acquire.lua",
     ANNOUNCE = "lua/announce.lua",
+    AUDIT_NOTE = "lua/audit.lua",
     CLAIM = "lua/claim.lua",
     CREATE = "lua/create.lua",
+    DEAD = "lua/dead.lua",
+    DISCARD = "lua/discard.lua",
     ENQUEUE = "lua/enqueue.lua",
     FORWARD = "lua/forward.lua",
     HAND_BACK = "lua/hand_back.lua",

@@ -31,7 +31,8 @@ impl Partition {
     }
 
     fn accept(&mut self, now_ms: u64, job: &EncodedJob) -> Accepted {
-        if let Some(standing) = self.mark(now_ms, &job.id).filter(|_| job.own_id) {
+        let mark = self.mark(now_ms, &job.id).filter(|standing| **standing != Standing::Discarded);
+        if let Some(standing) = mark.filter(|_| job.own_id) {
             return Accepted::Duplicate { standing: standing.to_string() };
         }
         let entry = Job { id: job.id.clone(), key: job.key.clone(), envelope: job.envelope.clone() };

@@ -6,12 +6,13 @@
 //!
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
-//! * `lease`, `enqueue`, `claim` (with recover, hand back and forward), `settle`: as the scripts of these names.
+//! * `lease`, `enqueue`, `claim` (with recover, hand back and forward), `settle`, `discard`: as the scripts of these names.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
 
 mod claim;
+mod discard;
 mod enqueue;
 mod lease;
 mod look;
@@ -24,6 +25,7 @@ mod tests;
 use crate::announce::Member;
 use crate::call::{Answer, Call, Guard};
 use crate::create::CreateError;
+use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
 use crate::fence::Incarnation;
 use crate::keys::{MODE_KEY, PartitionKeys, QueueDefinition};
@@ -117,6 +119,17 @@ impl Model {
     ) -> EnqueueAnswer {
         let now_ms = self.now_ms;
         self.partition(keys).enqueue(now_ms, partitions, call_id, jobs)
+    }
+
+    /// As [`crate::Connection::discard`].
+    pub fn discard(
+        &mut self,
+        keys: &PartitionKeys,
+        seen_window_ms: u64,
+        letters: &[Discard],
+    ) -> Vec<Discarded> {
+        let now_ms = self.now_ms;
+        self.partition(keys).discard(now_ms, seen_window_ms, letters)
     }
 
     /// As [`crate::Connection::acquire`].

@@ -2,10 +2,11 @@
 
 use crate::given::{Given, rounded};
 use crate::heard;
-use crate::plan::{self, ACTORS, Knows, Number, Operation, Span};
+use crate::plan::{self, ACTORS, Knows, Names, Number, Operation, Span};
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Guard};
 use gristmill_broker::create::CreateError;
+use gristmill_broker::discard::{Discard, Discarded};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
@@ -141,6 +142,7 @@ impl Both {
             Operation::Call { who, tenures_ago, number, call } => {
                 self.call(*who, *tenures_ago, *number, call).await
             }
+            Operation::Discard { letters, window } => self.discard(letters, *window).await,
             Operation::Announce { who, ttl, draining } => self.announce(*who, *ttl, *draining).await,
             Operation::SpoilEntity { key: number } => {
                 self.model.spoil_entity(&self.keys, &key(*number));
@@ -192,6 +194,9 @@ impl Both {
                 .collect();
         }
         let (jobs, call) = (self.last_jobs.clone(), format!("call{}", self.calls));
+        let is_discarded = |id| self.model.mark(&self.keys, id).is_some_and(|mark| mark.0 == "discarded");
+        let discarded: Vec<JobId> =
+            jobs.iter().filter(|job| job.own_id && is_discarded(&job.id)).map(|job| job.id.clone()).collect();
         let real = self.connection.enqueue(&self.keys, partitions, &call, &jobs).await;
         let model = self.model.enqueue(&self.keys, partitions, &call, &jobs);
         let mut answers = [real.map_err(|e| e.to_string())?, model];
@@ -220,8 +225,9 @@ impl Both {
         for (accepted, job) in accepted.into_iter().zip(jobs) {
             self.heard.push(match accepted {
                 Accepted::At(_) => {
+                    let anew = job.own_id && discarded.contains(&job.id);
                     self.jobs.push(Known { id: job.id, key: job.key, own_id: job.own_id });
-                    "accepted:at"
+                    if anew { "accepted:at, anew" } else { "accepted:at" }
                 }
                 Accepted::Before => "accepted:before",
                 Accepted::Duplicate { standing } => match standing.split(' ').next() {
@@ -314,6 +320,35 @@ impl Both {
             Renewed::Refused(_) => "renew:refused fenced",
         };
         self.hear(word)
+    }
+
+    async fn discard(&mut self, letters: &[(u8, Names)], window: Span) -> Outcome {
+        let there = self.model.dead_letters(&self.queue, 0, 0, 100);
+        let letters: Vec<Discard> = letters
+            .iter()
+            .map(|(number, names)| {
+                let letter = format!("letter{number}");
+                let of = || there.iter().find(|there| there.id == letter)?.letter.as_ref().ok();
+                let job = match names {
+                    Names::Its => of().map(|record| JobId::from_stored(record.job.clone().into())),
+                    Names::None => None,
+                    Names::Other(other) => Some(id(*other)),
+                };
+                Discard { letter: letter.into(), job }
+            })
+            .collect();
+        let window_ms = time(window).as_millis() as u64;
+        let real = self.connection.discard(&self.keys, window_ms, &letters).await;
+        let model = self.model.discard(&self.keys, window_ms, &letters);
+        for (answer, letter) in agree(real.map_err(|e| e.to_string())?, model)?.iter().zip(&letters) {
+            let mark = letter.job.as_ref().and_then(|job| self.model.mark(&self.keys, job));
+            self.heard.push(match (answer, mark) {
+                (Discarded::Gone, _) => "discard:gone",
+                (_, Some((standing, _))) if standing == "discarded" => "discard:discarded, and its mark",
+                _ => "discard:discarded, and no mark",
+            });
+        }
+        Ok(())
     }
 
     async fn announce(&mut self, who: usize, ttl: Option<Span>, draining: bool) -> Outcome {

@@ -48,6 +48,11 @@ pub(crate) enum Operation {
         number: Number,
         call: Call,
     },
+    /// Of one call, by their numbers; each names a job's id as its own, or another's, or none.
+    Discard {
+        letters: Vec<(u8, Names)>,
+        window: Span,
+    },
     Announce {
         who: usize,
         ttl: Option<Span>,
@@ -70,6 +75,7 @@ impl Operation {
             }
             Self::Announce { ttl, .. } => *ttl == Some(Span::Moment),
             Self::Want { stands, .. } => *stands == Span::Moment,
+            Self::Discard { window, .. } => *window == Span::Moment,
             Self::Call { call: Call::Settle { window, .. }, .. } => *window == Span::Moment,
             _ => false,
         }
@@ -81,6 +87,14 @@ pub(crate) enum Knows {
     All,
     Nothing,
     LowEpoch,
+}
+
+/// Which id a discard names for the mark.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Names {
+    Its,
+    None,
+    Other(u8),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -171,7 +185,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (who(), proptest::option::of(span()), any::<bool>())
             .prop_map(|(who, ttl, draining)| Operation::Announce { who, ttl, draining }),
         1 => (0..KEYS).prop_map(|key| Operation::SpoilEntity { key }),
+        6 => (vec((0..LETTERS, names()), 1..4), span())
+            .prop_map(|(letters, window)| Operation::Discard { letters, window }),
     ]
+}
+
+fn names() -> impl Strategy<Value = Names> {
+    prop_oneof![6 => Just(Names::Its), 1 => Just(Names::None), 1 => (0..IDS).prop_map(Names::Other)]
 }
 
 fn who() -> impl Strategy<Value = usize> {

@@ -8,11 +8,13 @@
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
+//! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
 mod connection;
 mod damage;
+mod dead;
 mod fixture;
 mod late;
 mod memory;

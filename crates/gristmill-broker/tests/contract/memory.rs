@@ -2,7 +2,9 @@
 
 use crate::fixture::*;
 use bytes::Bytes;
+use gristmill_broker::audit::{AuditEntry, AuditStep};
 use gristmill_broker::call::{Answer, Call};
+use gristmill_broker::discard::{Discard, Discarded};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::{CallError, Settled};
@@ -37,6 +39,19 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
         assert_eq!(words, [Settled::Done, Settled::Done, Settled::Retried, Settled::Dead, Settled::Done]);
         let outbox = world.connection.outbox(&world.keys, 9).await.unwrap();
         assert_eq!(world.call(&mut a, Call::Forward(vec![outbox[0].0])).await, Answer::Done);
+        let letter = Discard { letter: "letter".into(), job: Some(claimed[3].id.clone()) };
+        let answers = world.connection.discard(&world.keys, WINDOW_MS, &[letter]).await;
+        assert_eq!(answers, Ok(vec![Discarded::Discarded]));
+        let note = AuditEntry {
+            act: "1".into(),
+            step: AuditStep::Done,
+            who: "me".into(),
+            what: "discard".into(),
+            filter: "letter".into(),
+            reason: "memory is full".into(),
+            count: 1,
+        };
+        world.connection.note(&note).await.expect("what a person does is noted");
         let rest = claimed[5..].iter().map(|entry| entry.place).collect();
         assert_eq!(world.call(&mut a, Call::HandBack(rest)).await, Answer::Done);
         assert_eq!(world.call(&mut a, Call::Release).await, Answer::Done);

@@ -48,12 +48,12 @@ fn every_word_of_settle() {
         assert_eq!(world.call_as(&fence, a.number + 2, &call).await, gap(a.number));
         let stale = gristmill_broker::Fence { epoch: Epoch(1), ..fence };
         assert_fenced(&world.call_as(&stale, 1, &call).await, "a");
-        for (id, standing) in
-            [("0", "applied"), ("1", "stale"), ("3", "dead letter"), ("4", "applied"), ("5", "discarded")]
-        {
+        for (id, standing) in [("0", "applied"), ("1", "stale"), ("3", "dead letter"), ("4", "applied")] {
             assert_eq!(world.standing(id).await, standing, "id {id}");
         }
         assert!(world.standing("2").await.starts_with("waiting "));
+        assert_eq!(world.raw(&[b"GET", &world.keys.seen(b"5")]).as_str(), Some("discarded"));
+        assert_eq!(world.enqueue(&[own("5", "k")]).await.len(), 1, "what was discarded may come again");
     });
 }
 
