@@ -1,5 +1,9 @@
 //! The arguments of every command.
 
+use crate::audit::AuditArguments;
+use crate::dead::discard::DiscardArguments;
+use crate::dead::list::ListArguments;
+use crate::dead::show::ShowArguments;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -11,7 +15,7 @@ Exit codes:
   0  done (a node: drained, also when jobs were handed back)
   1  failed, or `doctor` found something bad
   2  wrong usage or wrong settings
-  3  done in part: `enqueue` met bad lines and enqueued the others
+  3  done in part: `enqueue` met bad lines and enqueued the others, `dead discard` did not find some
   4  a node left while handlers could not be stopped; their jobs run again elsewhere";
 
 /// Jobs from Redis streams: in order per key, each effect once.
@@ -73,6 +77,8 @@ pub(crate) enum Command {
     /// Dead letters
     #[command(subcommand)]
     Dead(DeadCommand),
+    /// What people did by hand, newest first
+    Audit(AuditArguments),
     /// Judge the server and the queues; each finding says how to mend it
     Doctor {
         /// One JSON object instead of text
@@ -139,17 +145,12 @@ be enqueued again at any time: what is known already is counted as a duplicate."
 
 #[derive(Subcommand)]
 pub(crate) enum DeadCommand {
-    /// List them, oldest first
-    List {
-        /// Only of this queue
-        queue: Option<String>,
-        /// How many at most
-        #[arg(long, default_value_t = 50)]
-        limit: usize,
-        /// One JSON object instead of a table
-        #[arg(long)]
-        json: bool,
-    },
+    /// List them page by page, oldest first
+    List(ListArguments),
+    /// Show one in full, its payload decoded
+    Show(ShowArguments),
+    /// Remove them for good, by id or by filter
+    Discard(DiscardArguments),
 }
 
 #[derive(Subcommand)]

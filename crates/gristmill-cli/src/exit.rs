@@ -10,9 +10,9 @@ use std::process::ExitCode;
 pub enum End {
     /// All of it was done: 0.
     Done,
-    /// It was done, and what was found is bad (`doctor`): 1.
+    /// It was done, and what was found is bad (`doctor`), or nothing was found (`dead discard`): 1.
     Bad,
-    /// A part of it was done (`enqueue` with bad lines): 3.
+    /// A part of it was done (`enqueue` with bad lines, `dead discard` with ids that are not there): 3.
     Partly,
     /// A node left while handlers could not be stopped: 4.
     Abandoned,

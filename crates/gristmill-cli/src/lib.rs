@@ -5,13 +5,15 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain.
-//! * `enqueue`, `queues`, `dead`, `doctor`, `dev`: a file per command, with a folder where it has parts.
+//! * `enqueue`, `queues`, `dead`, `audit`, `doctor`, `dev`: a file per command, with a folder where it has parts.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
-//! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to enqueue.
+//! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to enqueue or to discard, and
+//! what a person removes is noted in the audit log before it is done.
 
 mod args;
+mod audit;
 mod dead;
 mod dev;
 mod doctor;
@@ -64,9 +66,10 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Dev(dev) => dev::command(layers, &settings, dev, registry),
         Command::Enqueue(enqueue) => block_on(enqueue::command(&settings, enqueue)),
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
-        Command::Dead(DeadCommand::List { queue, limit, json }) => {
-            block_on(dead::list(&settings, queue.as_deref(), *limit, *json))
-        }
+        Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),
+        Command::Dead(DeadCommand::Show(show)) => block_on(dead::show::command(&settings, show)),
+        Command::Dead(DeadCommand::Discard(discard)) => block_on(dead::discard::command(&settings, discard)),
+        Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
         Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),
     }

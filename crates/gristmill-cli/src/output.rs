@@ -8,9 +8,16 @@ use std::io::{self, ErrorKind, Write};
 /// # Errors
 /// What the system said, unless the reader went away.
 pub(crate) fn print(text: &str) -> io::Result<()> {
+    write(format!("{text}\n").as_bytes())
+}
+
+/// The same with bytes as they are, and no line end behind them.
+///
+/// # Errors
+/// What the system said, unless the reader went away.
+pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    let written =
-        out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    let written = out.write_all(bytes).and_then(|()| out.flush());
     match written {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         other => other,

@@ -2,12 +2,14 @@
 //!
 //! * [`fixture`]: running the program and reading what it said;
 //! * [`enqueue`]: lines in, and what is said about the bad ones;
+//! * [`dead`]: dead letters listed, shown and discarded, and what is noted of it;
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
 //! * [`node`]: start, signals, exit codes;
 //! * [`dev`]: a private server that leaves nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
+mod dead;
 mod dev;
 mod enqueue;
 mod fixture;
