@@ -13,6 +13,8 @@ use gristmill_broker::{Connection, QueueDefinition};
 use gristmill_job::{JobId, QueueName};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Args)]
 #[command(after_help = AFTER)]
@@ -44,7 +46,8 @@ pub(crate) struct DiscardArguments {
 
 const AFTER: &str = "\
 What is discarded cannot be brought back. Its job's id may be enqueued again from then on. Ids that are not found are \
-named (exit code 3, or 1 if none was found): a second time finds nothing. `gristmill audit` lists what was done.";
+named (exit code 3, or 1 if none was found): a second time finds nothing. Ctrl-C ends it between two steps. \
+`gristmill audit` lists what was done.";
 
 fn said(text: &str) -> Result<String, String> {
     let text = text.trim();
@@ -78,6 +81,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &DiscardArguments) -
         connection: &connection,
         queues: &queues,
         seen_window_ms: settings.seen_window_ms(),
+        interrupted: interrupted(),
         dry_run: arguments.dry_run,
         count: 0,
         missing: Vec::new(),
@@ -106,10 +110,23 @@ fn described(arguments: &DiscardArguments, wanted: &Wanted) -> String {
     words.join(" ")
 }
 
+/// Becomes true with Ctrl-C, which no longer ends the process by itself: the audit log is to know how far it came.
+fn interrupted() -> Arc<AtomicBool> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let heard = interrupted.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            heard.store(true, Ordering::Relaxed);
+        }
+    });
+    interrupted
+}
+
 struct Work<'a> {
     connection: &'a Connection,
     queues: &'a [QueueDefinition],
     seen_window_ms: u64,
+    interrupted: Arc<AtomicBool>,
     dry_run: bool,
     count: u64,
     missing: Vec<String>,
@@ -121,6 +138,7 @@ impl Work<'_> {
     async fn by_id(&mut self, ids: &[String]) -> Result<(), Failure> {
         // One by one: a record may be large, and an id that is named twice is found once.
         for id in ids {
+            self.go_on()?;
             match super::find(self.connection, self.queues, id).await? {
                 None => self.missing.push(id.clone()),
                 Some(found) => {
@@ -137,11 +155,19 @@ impl Work<'_> {
         let yard = Graveyard::look(self.connection, self.queues).await?;
         let mut walk = DeadWalk::new(self.connection.clone(), &yard.partitions, wanted.range(yard.now));
         loop {
+            self.go_on()?;
             let portion = walk.next(SLICE).await?;
             if portion.is_empty() {
                 return Ok(());
             }
             self.away(portion.into_iter().filter(|found| wanted.takes(found)).collect()).await?;
+        }
+    }
+
+    fn go_on(&self) -> Result<(), Failure> {
+        match self.interrupted.load(Ordering::Relaxed) {
+            true => Err(Failure::Failed("interrupted".into())),
+            false => Ok(()),
         }
     }
 

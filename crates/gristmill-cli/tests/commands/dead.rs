@@ -4,6 +4,7 @@ use crate::fixture::{Fixture, SOON, gristmill};
 use gristmill_broker::keys::QueueDefinition;
 use gristmill_job::{ContentType, DeadLetter, DeadReason, JobLimits, NewJob, QueueName, UnixMillis};
 use gristmill_testkit::eventually;
+use gristmill_testkit::process::{ProcessOptions, Signal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -249,6 +250,42 @@ fn an_act_that_fails_leaves_its_trace() {
     let acts = fixture.run("audit --json").json();
     assert_eq!((&acts["acts"][0]["step"], &acts["acts"][0]["count"]), (&json!("begun"), &Value::Null));
     assert_eq!(acts["acts"][1]["step"], "failed");
+}
+
+/// Ctrl-C ends it between two steps and says how far it came; a process that is killed cannot.
+#[test]
+fn an_act_that_is_cut_short_leaves_its_trace() {
+    const LETTERS: i64 = 100_000;
+    for killed in [false, true] {
+        let fixture = Fixture::new();
+        fixture.enqueue("x", &["a"]);
+        let keys = queue().partition(0);
+        for slice in 0..LETTERS / 500 {
+            let mut words = vec!["ZADD".to_owned(), keys.dead.clone()];
+            words.extend((0..500).flat_map(|n| [slice.to_string(), format!("{}", slice * 500 + n)]));
+            fixture.server.command(&words).unwrap();
+        }
+        let left = || fixture.server.command(&["ZCARD", keys.dead.as_str()]).unwrap().as_int().unwrap();
+        let url = fixture.server.url();
+        let args = ["--redis", &url, "dead", "discard", "--queue", "q", "--reason", "all", "--yes"];
+        let mut process = ProcessOptions::new(gristmill()).args(args).spawn().unwrap();
+        eventually(SOON, "some are discarded", || (left() < LETTERS).then_some(()));
+        if killed {
+            process.kill().unwrap();
+        } else {
+            process.signal(Signal::SIGINT).unwrap();
+            assert_eq!(process.wait(SOON).unwrap().code(), Some(1));
+        }
+        assert!(left() > 0, "it was done before it could be cut short");
+        let act = fixture.run("audit --json").json()["acts"][0].clone();
+        if killed {
+            assert_eq!((&act["step"], &act["count"]), (&json!("begun"), &Value::Null));
+        } else {
+            assert_eq!((&act["step"], &act["count"]), (&json!("failed"), &json!(LETTERS - left())));
+            let said = process.stderr_tail();
+            assert!(said.contains("interrupted; ") && said.contains(" were discarded until then"), "{said}");
+        }
+    }
 }
 
 /// What cannot be read is said to be so, and can be discarded all the same.
