@@ -1,6 +1,6 @@
 //! The producer's handle: a cheap clone over one link. Its methods are the table of contents of what needs no lease.
 
-use crate::call::MAX_JOBS_PER_CALL;
+use crate::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use crate::create::CreateError;
 use crate::enqueue::{Accepted, EnqueueAnswer};
 use crate::error::CallError;
@@ -191,7 +191,10 @@ impl Broker {
         jobs: Vec<(usize, EncodedJob)>,
     ) -> Result<Vec<(usize, Enqueued)>, EnqueueError> {
         let mut answers = Vec::with_capacity(jobs.len());
-        for chunk in jobs.chunks(MAX_JOBS_PER_CALL) {
+        let mut rest = jobs.as_slice();
+        while !rest.is_empty() {
+            let (chunk, later) = rest.split_at(jobs_of_one_call(rest.iter().map(|(_, job)| job)));
+            rest = later;
             let indexes: Vec<usize> = chunk.iter().map(|(index, _)| *index).collect();
             let chunk: Vec<EncodedJob> = chunk.iter().map(|(_, job)| job.clone()).collect();
             let accepted = self.until_answered(queue, partition, &chunk).await?;
@@ -243,6 +246,36 @@ impl Broker {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+}
+
+/// How many of these jobs go into one call, at least one.
+fn jobs_of_one_call<'a>(jobs: impl Iterator<Item = &'a EncodedJob>) -> usize {
+    let mut bytes = 0;
+    let fits = |job: &&EncodedJob| {
+        bytes += job.envelope.len();
+        bytes <= MAX_BYTES_PER_CALL
+    };
+    jobs.take(MAX_JOBS_PER_CALL).take_while(fits).count().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use gristmill_job::{JobId, Key};
+
+    #[test]
+    fn a_call_carries_many_small_jobs_or_few_large_ones_and_always_one() {
+        for (size, expected) in [(100, 200), (MAX_BYTES_PER_CALL / 4, 4), (MAX_BYTES_PER_CALL * 2, 1)] {
+            let job = EncodedJob {
+                id: JobId::new("id").unwrap(),
+                key: Key::new("key").unwrap(),
+                envelope: Bytes::from(vec![0; size]),
+                own_id: true,
+            };
+            assert_eq!(jobs_of_one_call(std::iter::repeat_n(&job, 300)), expected, "{size} bytes each");
         }
     }
 }

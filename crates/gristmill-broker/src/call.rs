@@ -12,6 +12,9 @@ use redis::{Pipeline, Value};
 
 /// Most jobs in one call.
 pub const MAX_JOBS_PER_CALL: usize = 200;
+/// What the jobs of one call may weigh together, in bytes, so that its answer comes before it is missed. A single job may
+/// weigh more.
+pub const MAX_BYTES_PER_CALL: usize = 1024 * 1024;
 
 /// One numbered call.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,13 +3,11 @@
 use super::{Action, End, Now, Outbox, Phase, Run, Tenure, Why};
 use crate::partition::calls::Calls;
 use crate::partition::lanes::{Lanes, weight};
-use gristmill_broker::call::MAX_JOBS_PER_CALL;
+use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::{Call, Entry};
 use gristmill_job::Place;
 use std::time::Instant;
 
-/// What the jobs of one call may weigh together, in bytes; a single job may weigh more.
-pub(super) const CALL_BYTES: usize = 1024 * 1024;
 /// Jobs of the first claim, and of the first slice of recover, of this process.
 const FIRST_JOBS: usize = 8;
 
@@ -99,7 +97,7 @@ impl Tenure {
     /// How many jobs one answer may carry: a claim or recover whose answer takes longer than the response timeout ends the
     /// tenure, and so would the next. A few, as long as nothing is known about their size.
     pub(super) fn jobs_per_answer(&self) -> usize {
-        self.job_bytes.map_or(FIRST_JOBS, |each| (CALL_BYTES / each.max(1)).max(1))
+        self.job_bytes.map_or(FIRST_JOBS, |each| (MAX_BYTES_PER_CALL / each.max(1)).max(1))
     }
 
     /// Remembers what a job weighs lately: quick to rise, slow to fall.

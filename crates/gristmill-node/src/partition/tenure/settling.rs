@@ -1,11 +1,10 @@
 //! From a run that ended to the answer of its settle.
 
-use super::serving::CALL_BYTES;
 use super::{Action, End, Ended, Now, Phase, Ran, Settling, Tenure};
 use crate::partition::calls::Sent;
 use crate::partition::lanes::Head;
 use crate::partition::verdict::Judge;
-use gristmill_broker::call::MAX_JOBS_PER_CALL;
+use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::{Call, Settled, Verdict};
 use gristmill_job::EntityChange;
 use std::time::Duration;
@@ -93,7 +92,7 @@ impl Tenure {
         let mut bytes = 0;
         let fits = |settling: &&Settling| {
             bytes += written(&settling.settle.verdict);
-            bytes <= CALL_BYTES
+            bytes <= MAX_BYTES_PER_CALL
         };
         self.to_settle.iter().take(MAX_JOBS_PER_CALL).take_while(fits).count().max(1)
     }
