@@ -10,6 +10,7 @@
 //! | `stale_owner_is_fenced` | who was stopped past its lease changes nothing any more |
 //! | `drain_keeps_its_window` | what runs may finish, the rest is laid down uncharged, and the process is gone in time |
 //! | `redis_may_fail` | restarted, paused, full, flushed or tampered with: nothing kept is lost, doubled or stuck |
+//! | `a_blocked_key_costs_others_nothing` | a hot key, and one whose head waits, are parked and fill no window |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
 //! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server)
@@ -50,6 +51,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 
+mod a_blocked_key_costs_others_nothing;
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;

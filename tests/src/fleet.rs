@@ -295,10 +295,9 @@ impl Fleet {
         self.queue.partition(partition_of(key.as_bytes(), PARTITIONS)).entity(key.as_bytes())
     }
 
-    /// What only a claim of this partition with empty lanes contains.
+    /// What of all requests of a node that serves this partition only a claim contains: the name of its gate.
     pub fn claim_of(&self, partition: u16) -> Vec<u8> {
-        let stream = self.queue.partition(partition).stream;
-        format!("200\r\n$7\r\nSTREAMS\r\n${}\r\n{stream}\r\n", stream.len()).into_bytes()
+        self.queue.partition(partition).stream.replace(":stream", ":gate:").into_bytes()
     }
 
     /// The history so far.

@@ -5,6 +5,7 @@ use crate::counters::{Counters, Counts};
 use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
 use crate::partition::Surroundings;
+use crate::partition::lanes::Holding;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
@@ -308,6 +309,13 @@ async fn again(why: &str) {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
+/// Jobs of one key that are held in memory; the others are parked.
+const LANE_JOBS: usize = 32;
+/// A key that waits for longer is parked as a whole.
+const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
+/// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
+const PARKED_JOBS: usize = 250_000;
+
 fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> {
     let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();
     // The node's bytes are shared by its partitions, but each may hold at least one job of the largest size.
@@ -319,6 +327,8 @@ fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> 
         definition,
         bounds: Bounds {
             window_jobs: config.window_jobs,
+            window_parked: PARKED_JOBS,
+            holding: Holding { jobs_per_lane: LANE_JOBS, longest_wait: LONGEST_HELD_WAIT },
             window_bytes,
             claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
             recover_jobs: 100,

@@ -20,7 +20,8 @@ use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::{
     Answer, CallError, Connection, Epoch, Fence, Incarnation, Link, QueueDefinition, Settled,
 };
-use gristmill_job::UnixMillis;
+use gristmill_job::{Place, UnixMillis};
+use lanes::LaneId;
 use line::Line;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
@@ -66,7 +67,7 @@ pub(crate) enum Message {
     /// Runs have ended; see [`Shared::take_ended`].
     Ended,
     /// The doorbell rang.
-    Rung(gristmill_job::Place),
+    Rung(Place),
     /// The time asked for has come.
     Wake(u64),
     /// The last act before exit.
@@ -244,6 +245,7 @@ impl State {
                     self.withdraw();
                 }
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
+                Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
                 Action::WakeAt(at) => self.wake_at(at),
                 Action::Idle { end, released } => {
@@ -394,6 +396,27 @@ impl State {
         drop(self.myself.send_after(after, move || Message::Wake(wake)));
     }
 
+    /// Reads parked jobs again, until Redis answers or the tenure is over.
+    fn load(&self, lane: LaneId, places: Vec<Place>) {
+        let Some(line) = &self.line else { return };
+        let (connection, keys) = (line.connection().clone(), self.shared.keys.clone());
+        let (epoch, myself) = (self.machine.epoch(), self.myself.clone());
+        tokio::spawn(async move {
+            let loaded = loop {
+                match connection.load(&keys, &places).await {
+                    Ok(loaded) => break loaded,
+                    // A broken connection ends the tenure, which drops the lanes and whatever was to be read.
+                    Err(error) if error.breaks_connection() => return,
+                    Err(error) => {
+                        tracing::warn!(%error, "parked jobs cannot be read now, will try again");
+                        tokio::time::sleep(LOAD_AGAIN).await;
+                    }
+                }
+            };
+            let _ = myself.cast(Message::Event(epoch, Event::Loaded(lane, loaded)));
+        });
+    }
+
     /// Enqueues what lies in the outbox, each by its id, and tells which entries may be removed.
     fn forward(&self) {
         let Some(line) = &self.line else { return };
@@ -415,6 +438,8 @@ impl State {
     }
 }
 
+/// Between two tries to read parked jobs.
+const LOAD_AGAIN: Duration = Duration::from_millis(100);
 /// Between two tries to enqueue what lies in the outbox.
 const FORWARD_AGAIN: Duration = Duration::from_secs(1);
 

@@ -41,6 +41,14 @@ impl Partition {
         Answer::Recovered { entries: taken.into_iter().map(recovered).collect(), next }
     }
 
+    pub(super) fn load(&self, places: &[Place]) -> Vec<(Place, Option<Entry>)> {
+        let read = |place: &Place| {
+            let job = self.stream.entries().get(place).cloned();
+            (*place, job.map(|job| entry(*place, job, JobState::default(), false)))
+        };
+        places.iter().map(read).collect()
+    }
+
     pub(super) fn hand_back(&mut self, guard: Guard<'_>, places: &[Place]) -> Answer {
         match self.guard(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),

@@ -27,12 +27,13 @@ use crate::call::{Answer, Call, Guard};
 use crate::create::CreateError;
 use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
+use crate::entry::Entry;
 use crate::fence::Incarnation;
 use crate::keys::{MODE_KEY, PartitionKeys, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
-use gristmill_job::{EncodedJob, QueueName, UnixMillis};
+use gristmill_job::{EncodedJob, Place, QueueName, UnixMillis};
 pub use look::Outgoing;
 use partition::{Meta, Partition};
 use std::collections::BTreeMap;
@@ -148,6 +149,15 @@ impl Model {
     pub fn renew(&mut self, leases: &[Renew], ttl: Duration) -> Vec<Renewed> {
         let now_ms = self.now_ms;
         leases.iter().map(|lease| self.partition(&lease.keys).renew(now_ms, lease, millis(ttl))).collect()
+    }
+
+    /// As [`crate::Connection::load`].
+    #[must_use]
+    pub fn load(&self, keys: &PartitionKeys, places: &[Place]) -> Vec<(Place, Option<Entry>)> {
+        let nothing = |place: &Place| (*place, None);
+        self.partitions
+            .get(&keys.stream)
+            .map_or_else(|| places.iter().map(nothing).collect(), |partition| partition.load(places))
     }
 
     /// As [`crate::Connection::call`].

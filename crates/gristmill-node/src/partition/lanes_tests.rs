@@ -4,6 +4,8 @@ use gristmill_broker::JobState;
 use gristmill_job::JobId;
 use std::time::Duration;
 
+const HOLDING: Holding = Holding { jobs_per_lane: 3, longest_wait: Duration::from_secs(60) };
+
 fn entry(seq: u64, key: &str) -> Entry {
     Entry {
         place: Place { ms: 1, seq },
@@ -16,7 +18,7 @@ fn entry(seq: u64, key: &str) -> Entry {
 }
 
 fn filled(jobs: &[(u64, &str)]) -> (Lanes, Instant) {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
     for (seq, key) in jobs {
         lanes.push(entry(*seq, key), now, |_| false);
     }
@@ -44,7 +46,7 @@ fn a_head_in_backoff_blocks_its_own_lane_alone() {
     let (mut lanes, now) = filled(&[(1, "a"), (2, "a"), (3, "b")]);
     let heads = started(&mut lanes);
     lanes.settling(heads[0].0);
-    lanes.put_back(heads[0].0, 1, now + Duration::from_secs(5));
+    lanes.put_back(heads[0].0, 1, now, now + Duration::from_secs(5));
     lanes.settled(heads[1].0);
     lanes.wake_due(now);
     assert!(started(&mut lanes).is_empty());
@@ -56,7 +58,7 @@ fn a_head_in_backoff_blocks_its_own_lane_alone() {
 
 #[test]
 fn a_recovered_wait_goes_on() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
     let mut waiting = entry(1, "a");
     waiting.state = JobState { turn: 2, attempts: 2, due_in: Duration::from_secs(1) };
     lanes.push(waiting, now, |_| false);
@@ -67,11 +69,10 @@ fn a_recovered_wait_goes_on() {
 
 #[test]
 fn a_key_whose_old_run_lives_is_not_started() {
-    let (mut lanes, now) = (Lanes::default(), Instant::now());
+    let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
     lanes.push(entry(1, "a"), now, |_| true);
     assert!(lanes.start_next().is_none());
-    let id = lanes.find(&Key::from_stored(Bytes::from_static(b"a"))).unwrap();
-    lanes.not_run(id);
+    lanes.unblock(&Key::from_stored(Bytes::from_static(b"a")));
     assert_eq!(lanes.start_next().unwrap().1.entry.place.seq, 1);
 }
 
@@ -85,4 +86,67 @@ fn weights_and_counts_return_to_zero() {
     assert_eq!((lanes.jobs(), lanes.bytes(), lanes.active()), (0, 0, 0));
     assert!(lanes.by_key.is_empty() && lanes.slots.iter().all(Option::is_none));
     assert_eq!(lanes.highest().seq, 4);
+}
+
+/// Reads what is asked for, as Redis would; `missing` is not there any more.
+fn load(lanes: &mut Lanes, missing: &[u64]) -> Vec<u64> {
+    let mut read = Vec::new();
+    for (id, places) in lanes.take_loads(100) {
+        let jobs = places.into_iter().map(|place| {
+            read.push(place.seq);
+            (place, (!missing.contains(&place.seq)).then(|| entry(place.seq, "a")))
+        });
+        let jobs = jobs.collect();
+        lanes.loaded(id, jobs);
+    }
+    read
+}
+
+#[test]
+fn a_long_lane_is_parked_beyond_its_first_jobs_and_runs_in_order() {
+    let jobs: Vec<(u64, &str)> = (1..=10).map(|seq| (seq, "a")).chain([(11, "b")]).collect();
+    let (mut lanes, _) = filled(&jobs);
+    assert_eq!((lanes.jobs(), lanes.parked()), (4, 7));
+    assert_eq!(lanes.places().len(), 11);
+    let mut ran = Vec::new();
+    while lanes.jobs() + lanes.parked() > 0 {
+        while let Some((id, job)) = lanes.start_next() {
+            ran.push(job.entry.place.seq);
+            lanes.settling(id);
+            lanes.settled(id);
+        }
+        load(&mut lanes, &[6]);
+        assert!(lanes.jobs() <= 4);
+    }
+    assert_eq!(ran, [1, 11, 2, 3, 4, 5, 7, 8, 9, 10], "6 was deleted by hand");
+    assert_eq!((lanes.bytes(), lanes.active()), (0, 0));
+}
+
+#[test]
+fn a_lane_whose_head_waits_for_long_is_parked_as_a_whole() {
+    let (mut lanes, now) = filled(&[(1, "a"), (2, "a"), (3, "b")]);
+    let heads = started(&mut lanes);
+    let until = now + Duration::from_secs(300);
+    lanes.settling(heads[0].0);
+    lanes.put_back(heads[0].0, 1, now, until);
+    lanes.push(entry(4, "a"), now, |_| false);
+    assert_eq!((lanes.jobs(), lanes.parked()), (1, 3), "what comes later is parked behind it");
+    lanes.wake_due(until);
+    assert!(lanes.start_next().is_none(), "its head is read first");
+    assert_eq!(load(&mut lanes, &[]), [1, 2, 4]);
+    let (_, job) = lanes.start_next().unwrap();
+    assert_eq!((job.entry.place.seq, job.turn, job.attempts), (1, 1, 1), "turn and attempts are remembered");
+}
+
+#[test]
+fn a_lane_whose_parked_jobs_are_all_gone_ends() {
+    let (mut lanes, now) = filled(&[(1, "a")]);
+    let (id, _) = lanes.start_next().unwrap();
+    lanes.settling(id);
+    lanes.put_back(id, 1, now, now + Duration::from_secs(300));
+    lanes.wake_due(now + Duration::from_secs(300));
+    assert!(lanes.start_next().is_none());
+    load(&mut lanes, &[1]);
+    assert_eq!((lanes.jobs(), lanes.parked(), lanes.places().len()), (0, 0, 0));
+    assert!(lanes.by_key.is_empty());
 }

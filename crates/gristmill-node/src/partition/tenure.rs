@@ -59,7 +59,6 @@ pub(crate) struct Tenure {
     epoch: Epoch,
     calls: Calls,
     lanes: Lanes,
-    recovered: Vec<Entry>,
     leftovers: HashMap<Key, Leftover>,
     to_settle: Vec<Settling>,
     /// Whether a claim is worth while: the last one was full, or the slow look is due.
@@ -106,14 +105,13 @@ struct Settling {
 impl Tenure {
     pub(crate) fn new(bounds: Bounds, node: Arc<str>, partition: u16) -> Self {
         Self {
+            lanes: Lanes::new(bounds.holding),
             bounds,
             node,
             partition,
             phase: Phase::Idle,
             epoch: Epoch::default(),
             calls: Calls::default(),
-            lanes: Lanes::default(),
-            recovered: Vec::new(),
             leftovers: HashMap::new(),
             to_settle: Vec::new(),
             news: false,
@@ -177,6 +175,7 @@ impl Tenure {
                 }
             }
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
+            Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs),
             Event::Tick => {}
         }
         self.go_on(now, actions);

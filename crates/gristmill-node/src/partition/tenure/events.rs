@@ -1,6 +1,6 @@
 //! What a tenure is told and what it asks for.
 
-use crate::partition::lanes::LaneId;
+use crate::partition::lanes::{Holding, LaneId};
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Place, RetryPolicy, UnixMillis};
@@ -10,8 +10,12 @@ use std::time::{Duration, Instant};
 /// What bounds a partition.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// Jobs in the lanes beyond which nothing is claimed.
+    /// Jobs held in the lanes beyond which nothing is claimed.
     pub(crate) window_jobs: usize,
+    /// Parked jobs beyond which nothing is claimed.
+    pub(crate) window_parked: usize,
+    /// What is held of a lane.
+    pub(crate) holding: Holding,
     /// Bytes in the lanes beyond which nothing is claimed.
     pub(crate) window_bytes: usize,
     /// Jobs per claim.
@@ -44,6 +48,8 @@ pub(crate) enum Event {
     Lost(End),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
     Forwarded { ids: Vec<Place>, more: bool },
+    /// Parked jobs of a lane were read, in the order they were asked for.
+    Loaded(LaneId, Vec<(Place, Option<Entry>)>),
     /// Some time has passed.
     Tick,
 }
@@ -60,6 +66,8 @@ pub(crate) enum Action {
     Send(u64, Arc<Call>),
     /// Run these.
     Start(Vec<Run>),
+    /// Read these parked jobs of a lane.
+    Load(LaneId, Vec<Place>),
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.

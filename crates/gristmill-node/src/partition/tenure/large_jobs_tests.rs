@@ -24,6 +24,11 @@ impl Played {
     fn serving(queued: u64, size: usize) -> Self {
         let bounds = Bounds {
             window_jobs: 512,
+            window_parked: 10_000,
+            holding: crate::partition::lanes::Holding {
+                jobs_per_lane: 32,
+                longest_wait: Duration::from_secs(2),
+            },
             window_bytes: WINDOW,
             claim_jobs: 200,
             recover_jobs: 100,

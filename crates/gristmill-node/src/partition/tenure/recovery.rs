@@ -2,7 +2,6 @@
 
 use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Tenure};
 use crate::partition::calls::Calls;
-use crate::partition::lanes::{Head, Lanes};
 use gristmill_broker::{Entry, Epoch};
 use gristmill_job::{Key, Place};
 use std::time::Duration;
@@ -52,8 +51,7 @@ impl Tenure {
                 Leftover { place: job.entry.place, turn: job.turn, result: None, entry: job.entry.clone() };
             self.leftovers.insert(job.entry.key.clone(), leftover);
         }
-        self.lanes = Lanes::default();
-        self.recovered.clear();
+        self.lanes.clear();
         self.to_settle.clear();
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
@@ -74,15 +72,12 @@ impl Tenure {
         actions: &mut Vec<Action>,
     ) {
         self.weigh(&entries);
-        self.recovered.extend(entries);
+        // Slices come in order of place.
+        self.push(entries, now);
         if next != Place::ZERO {
             self.phase = Phase::Recovering { cursor: next };
             return;
         }
-        let mut entries = std::mem::take(&mut self.recovered);
-        entries.sort_by_key(|entry| entry.place);
-        entries.dedup_by_key(|entry| entry.place);
-        self.push(entries, now);
         self.phase = Phase::Serving;
         self.news = true;
         self.outbox = Outbox::News;
@@ -124,16 +119,7 @@ impl Tenure {
             self.leftovers.iter().filter(|(_, l)| l.result.is_some()).map(|(key, _)| key.clone()).collect();
         for key in free {
             self.leftovers.remove(&key);
-            self.unblock(&key);
-        }
-    }
-
-    pub(super) fn unblock(&mut self, key: &Key) {
-        if let Some(lane) = self.lanes.find(key)
-            && let Some(head) = self.lanes.head_of(lane)
-            && self.lanes.head(lane, head.entry.place).is_some_and(|(_, state)| state == Head::Blocked)
-        {
-            self.lanes.not_run(lane);
+            self.lanes.unblock(&key);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Action, End, Now, Outbox, Phase, Run, Tenure, Why};
 use crate::partition::calls::Calls;
-use crate::partition::lanes::{Lanes, weight};
+use crate::partition::lanes::weight;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::{Call, Entry};
 use gristmill_job::Place;
@@ -61,6 +61,10 @@ impl Tenure {
                 actions.push(Action::Start(runs));
             }
         }
+        let most = self.jobs_per_answer();
+        for (lane, places) in self.lanes.take_loads(most) {
+            actions.push(Action::Load(lane, places));
+        }
         if let Some(due) = self.lanes.next_due() {
             actions.push(Action::WakeAt(due));
         }
@@ -82,6 +86,9 @@ impl Tenure {
         let each = self.job_bytes.unwrap_or(0).max(512);
         let jobs = self.bounds.window_jobs.saturating_sub(self.lanes.jobs());
         let bytes = self.bounds.window_bytes.saturating_sub(self.lanes.bytes()) / each;
+        if self.lanes.parked() >= self.bounds.window_parked {
+            return 0;
+        }
         let room = jobs.min(bytes).min(self.bounds.claim_jobs);
         // An empty lane set may always take one job, however large.
         let least = if self.lanes.jobs() == 0 {
@@ -158,7 +165,7 @@ impl Tenure {
             (Call::Release, Phase::Releasing { why }) => {
                 self.phase = Phase::Idle;
                 let end = if why == Why::Drain { End::Drain } else { End::Handover };
-                self.lanes = Lanes::default();
+                self.lanes.clear();
                 self.calls = Calls::default();
                 self.yield_after = None;
                 actions.push(Action::Drop);

@@ -38,7 +38,7 @@ impl Tenure {
                 }
                 None => {
                     self.leftovers.remove(&run.entry.key);
-                    self.unblock(&run.entry.key);
+                    self.lanes.unblock(&run.entry.key);
                     return;
                 }
             }
@@ -126,7 +126,7 @@ impl Tenure {
                     self.lanes.settled(lane)
                 }
                 (Settled::Retried, Verdict::Retry { attempts, delay, .. }) => {
-                    self.lanes.put_back(lane, *attempts, now.instant + *delay);
+                    self.lanes.put_back(lane, *attempts, now.instant, now.instant + *delay);
                 }
                 // Not even the dead letter can be written. Nothing is lost; the lane waits for a person.
                 (Settled::Rejected(_), Verdict::Dead { .. }) => {
@@ -141,7 +141,7 @@ impl Tenure {
                 (Settled::AtTurn(turn), Verdict::Retry { attempts, delay, .. })
                     if !first && *turn == settle.turn + 1 =>
                 {
-                    self.lanes.put_back(lane, *attempts, now.instant + *delay);
+                    self.lanes.put_back(lane, *attempts, now.instant, now.instant + *delay);
                 }
                 (Settled::AtTurn(turn), _) if !first && *turn == settle.turn => {
                     self.to_settle.push(Settling { lane, entry, settle: settle.clone() });

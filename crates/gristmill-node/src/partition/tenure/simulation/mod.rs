@@ -69,7 +69,7 @@ impl World {
             }
             return;
         }
-        match self.rng.below(9) {
+        match self.rng.below(10) {
             0 if self.nodes[n].tenure.is_idle() => self.tell(n, Event::Serve),
             0 | 1 => self.acquire(n),
             2 | 3 => self.step_request(n),
@@ -77,6 +77,7 @@ impl World {
             5 => self.step_start(n),
             6 => self.step_end(n),
             7 => self.step_renew(n),
+            8 => self.step_load(n),
             _ => {
                 let ms = 1 + self.rng.below(30);
                 self.pass(ms);
@@ -88,7 +89,7 @@ impl World {
         self.model.partitions(&self.queue)[0].ready == 0
     }
 
-    fn run(mut self) -> (u64, bool) {
+    fn run(mut self) -> (u64, u64) {
         for _ in 0..1500 {
             self.step();
             if self.rng.one_in(25) {
@@ -126,7 +127,7 @@ impl World {
             let entity = self.model.entity(&self.queue, format!("key{key}").as_bytes()).expect("an entity");
             assert_eq!((entity.version, entity.changes), (VERSIONS, VERSIONS), "key{key}: {}", tail());
         }
-        (self.starts, self.failed_over)
+        (self.starts, self.loads)
     }
 }
 
@@ -143,14 +144,17 @@ const NONE: Faults = Faults {
 fn simulate(faults: Faults) {
     let cases: u64 = std::env::var("GRISTMILL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
     let first = seed();
+    let mut all_loads = 0;
     for case in 0..cases {
         let seed = first.wrapping_add(case);
         let ran = std::panic::catch_unwind(|| World::new(seed, faults).run());
-        let Ok((starts, _)) = ran else {
+        let Ok((starts, loads)) = ran else {
             panic!("seed {seed} with {faults:?}: GRISTMILL_SEED={seed} repeats it")
         };
         assert!(starts >= KEYS as u64 * VERSIONS);
+        all_loads += loads;
     }
+    assert!(all_loads > 0, "no lane was ever long enough to be parked");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The shell around two tenures, played: the store, the connections, the clock and the runs.
 
 use super::Faults;
+use crate::partition::lanes::{Holding, LaneId};
 use crate::partition::tenure::*;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
@@ -17,7 +18,7 @@ use std::time::Duration;
 const TTL: Duration = Duration::from_millis(1000);
 const TRUST: u64 = 700;
 pub(super) const KEYS: usize = 3;
-pub(super) const VERSIONS: u64 = 4;
+pub(super) const VERSIONS: u64 = 6;
 
 /// A call on its way to the store.
 pub(super) struct Request {
@@ -36,6 +37,7 @@ pub(super) struct SimNode {
     pub(super) acquire: Option<Epoch>,
     pub(super) requests: VecDeque<Request>,
     pub(super) answers: VecDeque<(Epoch, u64, Result<Answer, CallError>)>,
+    pub(super) loads: Vec<(Epoch, LaneId, Vec<Place>)>,
     pub(super) queued: Vec<Run>,
     pub(super) running: Vec<Run>,
     pub(super) gate: Option<Epoch>,
@@ -56,6 +58,7 @@ pub(super) struct World {
     /// Requests of connections that are gone; they may still execute.
     pub(super) late: Vec<Request>,
     pub(super) starts: u64,
+    pub(super) loads: u64,
     pub(super) failed_over: bool,
     pub(super) log: Vec<String>,
 }
@@ -89,6 +92,7 @@ impl World {
             nodes: Vec::new(),
             late: Vec::new(),
             starts: 0,
+            loads: 0,
             failed_over: false,
             log: Vec::new(),
         };
@@ -103,6 +107,8 @@ impl World {
         let incarnation = Incarnation::of(&format!("n{n}"), self.rng.next_u64());
         let bounds = Bounds {
             window_jobs: 6,
+            window_parked: 100,
+            holding: Holding { jobs_per_lane: 2, longest_wait: Duration::from_millis(60) },
             window_bytes: 1 << 20,
             claim_jobs: 3,
             recover_jobs: 2,
@@ -121,6 +127,7 @@ impl World {
             acquire: None,
             requests: VecDeque::new(),
             answers: VecDeque::new(),
+            loads: Vec::new(),
             queued: Vec::new(),
             running: Vec::new(),
             gate: None,
@@ -171,6 +178,7 @@ impl World {
                     }
                 }
                 Action::Start(runs) => node.queued.extend(runs),
+                Action::Load(lane, places) => node.loads.push((node.tenure.epoch(), lane, places)),
                 Action::WakeAt(at) => {
                     let at = base + u64::try_from((at - start).as_millis()).unwrap();
                     node.wake_at = Some(node.wake_at.map_or(at, |before| before.min(at)));
@@ -266,6 +274,20 @@ impl World {
             self.nodes[n].answered = self.nodes[n].answered.max(number);
         }
         self.tell(n, Event::Answered(number, result));
+    }
+
+    /// A plain read of parked jobs is answered, in any order with the calls.
+    pub(super) fn step_load(&mut self, n: usize) {
+        if self.nodes[n].loads.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].loads.len() as u64)).unwrap();
+        let (epoch, lane, places) = self.nodes[n].loads.remove(at);
+        let loaded = self.model.load(&self.keys, &places);
+        if self.nodes[n].tenure.epoch() == epoch {
+            self.loads += 1;
+            self.tell(n, Event::Loaded(lane, loaded));
+        }
     }
 
     pub(super) fn step_start(&mut self, n: usize) {
