@@ -295,9 +295,10 @@ impl Fleet {
         self.queue.partition(partition_of(key.as_bytes(), PARTITIONS)).entity(key.as_bytes())
     }
 
-    /// What of all requests of a node that serves this partition only a claim contains: the name of its gate.
+    /// What only a claim of this partition contains, by a node that has seen no job of it yet and asks for a few.
     pub fn claim_of(&self, partition: u16) -> Vec<u8> {
-        self.queue.partition(partition).stream.replace(":stream", ":gate:").into_bytes()
+        let stream = self.queue.partition(partition).stream;
+        format!("\r\n8\r\n$7\r\nSTREAMS\r\n${}\r\n{stream}\r\n", stream.len()).into_bytes()
     }
 
     /// The history so far.
