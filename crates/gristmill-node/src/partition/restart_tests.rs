@@ -80,6 +80,11 @@ impl Stage {
     async fn start(&self) -> ActorRef<Message> {
         let bounds = Bounds {
             window_jobs: 10,
+            window_parked: 10_000,
+            holding: crate::partition::lanes::Holding {
+                jobs_per_lane: 32,
+                longest_wait: Duration::from_secs(2),
+            },
             window_bytes: 1 << 20,
             claim_jobs: 10,
             recover_jobs: 10,
