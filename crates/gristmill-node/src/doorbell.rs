@@ -93,13 +93,14 @@ impl Doorbell {
 
     async fn wait_on(&self, connection: &Connection, client: u64, wait: Duration) -> Result<(), CallError> {
         loop {
+            // Before the look at the set: whoever changes it after the look must find somebody to wake.
+            self.waiting.store(client, Ordering::SeqCst);
             let streams = self.streams();
             if streams.is_empty() {
                 self.waiting.store(0, Ordering::SeqCst);
                 let _ = tokio::time::timeout(wait, self.filled.notified()).await;
                 continue;
             }
-            self.waiting.store(client, Ordering::SeqCst);
             let asked: Vec<(&str, Place)> =
                 streams.iter().map(|(stream, from)| (stream.as_str(), *from)).collect();
             let news = connection.doorbell(&asked, wait).await?;
