@@ -1,4 +1,4 @@
-//! forward: removes outbox entries whose jobs are in their queues. [`crate::inspect::outbox`] reads them.
+//! forward: removes outbox entries whose jobs are in their queues. [`crate::Connection::outbox`] reads them.
 
 use crate::call::{Answer, Guard, done, single};
 use crate::error::CallError;

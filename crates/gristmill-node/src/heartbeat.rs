@@ -111,8 +111,11 @@ impl Heartbeat {
             if let Some(connection) = link.current() {
                 // A beat that takes longer than its interval is given up; the next one tells.
                 let limit = self.rhythm.ttl.saturating_sub(self.rhythm.margin);
-                let _ = tokio::time::timeout(limit, self.renew(&connection)).await;
-                let _ = tokio::time::timeout(limit, self.announce(&connection, self.rhythm.ttl)).await;
+                let renewed = tokio::time::timeout(limit, self.renew(&connection)).await;
+                // Where nothing is answered, the next renewal comes before everything else.
+                if renewed == Ok(true) {
+                    let _ = tokio::time::timeout(limit, self.announce(&connection, self.rhythm.ttl)).await;
+                }
             }
             self.distrust();
             due = tokio::time::Instant::now() + self.rhythm.renewal;
@@ -131,7 +134,8 @@ impl Heartbeat {
         }
     }
 
-    async fn renew(&self, connection: &Connection) {
+    /// Whether Redis answered, or there was nothing to ask.
+    async fn renew(&self, connection: &Connection) -> bool {
         let (renewals, shared): (Vec<Renew>, Vec<Arc<Shared>>) = lock(&self.leases)
             .values()
             .map(|lease| {
@@ -144,10 +148,10 @@ impl Heartbeat {
             })
             .unzip();
         if renewals.is_empty() {
-            return;
+            return true;
         }
         let sent = Instant::now();
-        let Ok(answers) = connection.renew(&renewals, self.rhythm.ttl).await else { return };
+        let Ok(answers) = connection.renew(&renewals, self.rhythm.ttl).await else { return false };
         for ((answer, shared), renew) in answers.into_iter().zip(shared).zip(renewals) {
             match answer {
                 Renewed::Ok { wanted_by, .. } => {
@@ -167,6 +171,7 @@ impl Heartbeat {
                 }
             }
         }
+        true
     }
 
     /// A renewal may come back after its tenure ended; it must not bring trust to the next one.

@@ -102,7 +102,9 @@ local function write_done(job)
   local version = job.entity and redis.call('HGET', job.entity, 'version')
   local mark = job.seen and marks[job.seen]
   if job.emits[1] then redis.call('XLEN', KEYS[6]) end
-  if mark and string.sub(mark, 1, 7) ~= 'waiting' then return 'duplicate' end
+  -- A copy that waits, died or was discarded has left no effect (V34). Any other mark counts as one, also a foreign one.
+  local standing = mark and (string.match(mark, '^%a+') or '')
+  if standing and standing ~= 'waiting' and standing ~= 'dead' and standing ~= 'discarded' then return 'duplicate' end
   local word = 'done'
   if job.entity and version and job.version <= version then
     word = 'stale'

@@ -116,7 +116,7 @@ impl Partition {
             None => (None, 0),
         };
         let mark = self.mark(now_ms, &job.id).filter(|_| job.marked);
-        if mark.is_some_and(|standing| !matches!(standing, Standing::Waiting(_))) {
+        if mark.is_some_and(|standing| matches!(standing, Standing::Applied | Standing::Stale)) {
             return Settled::Duplicate;
         }
         let until = Some(now_ms.saturating_add(window_ms.max(1)));

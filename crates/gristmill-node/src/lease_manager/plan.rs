@@ -3,6 +3,7 @@
 use crate::lease_manager::assignment::assign;
 use gristmill_broker::Incarnation;
 use gristmill_broker::announce::Member;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// What a partition's actor, or a look at Redis, told.
@@ -43,6 +44,15 @@ struct Seen {
     next_look: Instant,
     /// Since when it is known to be without an owner.
     free_since: Option<Instant>,
+    /// From whom it is wanted, and since when.
+    wanted: Option<(Incarnation, Instant)>,
+}
+
+impl Seen {
+    /// Whether it moves: wanted from this owner, and not for so long that a run must be in the way.
+    fn moves_from(&self, owner: &Incarnation, now: Instant) -> bool {
+        self.wanted.as_ref().is_some_and(|(from, since)| from == owner && now < *since + MOVE_PATIENCE)
+    }
 }
 
 /// How long an answer may stay away before it is asked again.
@@ -56,6 +66,8 @@ const LONGEST_LOOK: Duration = Duration::from_millis(400);
 const RELEASED_LOOK: Duration = Duration::from_millis(1000);
 /// Partitions of one owner that move at a time.
 const MOVES_PER_OWNER: usize = 8;
+/// How long a partition counts as moving; one that a long run holds back does not keep others from moving.
+const MOVE_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Plan {
@@ -73,7 +85,7 @@ pub(crate) struct Plan {
 
 impl Plan {
     pub(crate) fn new(me: Incarnation, ttl: Duration, partitions: u16, now: Instant) -> Self {
-        let unseen = || Seen { status: Status::Unknown, next_look: now, free_since: None };
+        let unseen = || Seen { status: Status::Unknown, next_look: now, free_since: None, wanted: None };
         let none = vec![false; usize::from(partitions)];
         Self {
             me,
@@ -125,11 +137,12 @@ impl Plan {
         match look {
             Look::Mine => {
                 seen.status = Status::Mine;
-                seen.free_since = None;
+                (seen.free_since, seen.wanted) = (None, None);
             }
             Look::Held { owner, left, .. } => {
-                // Never later than its expiry; sooner while it is wanted.
-                seen.next_look = now + (left + Duration::from_millis(5)).min(LONGEST_LOOK);
+                // Never later than its expiry; sooner while it moves.
+                let look = if seen.moves_from(&owner, now) { WANTED_LOOK } else { LONGEST_LOOK };
+                seen.next_look = now + (left + Duration::from_millis(5)).min(look);
                 seen.status = Status::Held(owner);
                 seen.free_since = None;
             }
@@ -164,7 +177,14 @@ impl Plan {
             return Vec::new();
         }
         let stable = self.members.iter().any(|m| m.incarnation == self.me && m.since >= self.ttl);
-        let mut moving: std::collections::HashMap<Incarnation, usize> = std::collections::HashMap::new();
+        let mut moving: HashMap<Incarnation, usize> = HashMap::new();
+        for (from, _) in self
+            .partitions
+            .iter()
+            .filter_map(|seen| seen.wanted.as_ref().filter(|(from, _)| seen.moves_from(from, now)))
+        {
+            *moving.entry(from.clone()).or_default() += 1;
+        }
         let mut asks = Vec::new();
         for (index, seen) in self.partitions.iter_mut().enumerate() {
             let Ok(partition) = u16::try_from(index) else { continue };
@@ -178,9 +198,14 @@ impl Plan {
                 && self.mine_of_stable[index]
                 && self.members.iter().any(|m| m.incarnation == *owner)
             {
+                let known = seen.wanted.as_ref().is_some_and(|(from, _)| from == owner);
                 let moves = moving.entry(owner.clone()).or_default();
-                if *moves < MOVES_PER_OWNER {
+                if !known && *moves < MOVES_PER_OWNER {
                     *moves += 1;
+                    seen.wanted = Some((owner.clone(), now));
+                }
+                // A wish that stands is made again with every look: it ends by itself.
+                if seen.wanted.as_ref().is_some_and(|(from, _)| from == owner) {
                     asks.push(Ask::Want(partition));
                 }
             }

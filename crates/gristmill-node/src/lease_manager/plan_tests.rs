@@ -105,3 +105,26 @@ fn a_partition_handed_over_to_one_who_left_is_taken_back_within_a_second() {
     assert!(!asked(&mut plan, now + LONGEST_LOOK * 2), "who wanted it comes first");
     assert!(asked(&mut plan, now + Duration::from_secs(1)));
 }
+
+#[test]
+fn eight_partitions_of_an_owner_move_at_a_time_and_a_stuck_one_does_not_hold_the_others_back() {
+    let now = Instant::now();
+    let mut plan = Plan::new(node(2), TTL, 64, now);
+    plan.members(vec![member(1, TTL), member(2, TTL)]);
+    let mut wanted = std::collections::BTreeSet::new();
+    let mut look = |plan: &mut Plan, now: Instant| {
+        for ask in plan.ask(now) {
+            match ask {
+                Ask::Want(partition) => drop(wanted.insert(partition)),
+                Ask::Serve(partition) => plan.looked(partition, held(1, TTL), now),
+            }
+        }
+        wanted.len()
+    };
+    assert_eq!(look(&mut plan, now), 0, "nothing is known of an owner yet");
+    let step = Duration::from_millis(450);
+    assert_eq!(look(&mut plan, now + step), 8);
+    assert_eq!(look(&mut plan, now + step * 2), 8, "those eight move");
+    // A long run holds all of them back: others move meanwhile.
+    assert_eq!(look(&mut plan, now + step + MOVE_PATIENCE + step), 16);
+}

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, watch};
 
 /// Outbox entries per step.
-const FORWARD_JOBS: usize = 100;
+const FORWARD_JOBS: usize = 32;
 
 /// Dropping it ends the task; calls under way may still run, and are refused or find nothing to do.
 pub(crate) struct Line {
