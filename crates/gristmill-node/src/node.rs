@@ -126,6 +126,7 @@ impl Node {
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
+            lines: (0..LINES).map(|_| Link::start(config.redis.clone(), "tenures")).collect(),
             broker: Broker::over(link.clone()),
             heartbeat: heartbeat.clone(),
             doorbell: doorbell.clone(),
@@ -309,6 +310,9 @@ async fn again(why: &str) {
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
+/// Connections that carry the calls of tenures. One would do; but the library reads a connection's answers in one task, and
+/// several let it keep up with Redis.
+const LINES: usize = 4;
 /// Jobs of one key that are held in memory; the others are parked.
 const LANE_JOBS: usize = 32;
 /// A key that waits for longer is parked as a whole.

@@ -32,7 +32,10 @@ use tenure::{Action, Bounds, End, Ended, Event, Now, Ran, Run, Tenure, Why};
 /// What the partitions of a node have in common.
 pub(crate) struct Surroundings {
     pub(crate) incarnation: Incarnation,
+    /// For what belongs to no tenure: wishes, looks, emitted jobs.
     pub(crate) link: Link,
+    /// For tenures; each partition keeps to one of them.
+    pub(crate) lines: Vec<Link>,
     pub(crate) broker: Broker,
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) doorbell: Arc<Doorbell>,
@@ -44,6 +47,11 @@ pub(crate) struct Surroundings {
 }
 
 impl Surroundings {
+    /// The link that carries the tenures of this partition.
+    fn line_of(&self, partition: u16) -> &Link {
+        self.lines.get(usize::from(partition) % self.lines.len().max(1)).unwrap_or(&self.link)
+    }
+
     pub(crate) fn tell_manager(&self, message: ToManager) {
         if let Some(manager) = &*lock(&self.manager) {
             // A manager that is gone is started again and looks at every partition anew.
@@ -299,7 +307,7 @@ impl State {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            let connection = around.link.connected().await;
+            let connection = around.line_of(partition).connected().await;
             let outcome = loop {
                 let sent = Instant::now();
                 let acquire = Acquire {
@@ -363,8 +371,13 @@ impl State {
             self.shared.answered.store(0, std::sync::atomic::Ordering::SeqCst);
             self.around.heartbeat.hold(&self.shared, fence.clone(), sent);
             let window = u64::try_from(self.around.seen_window.as_millis()).unwrap_or(u64::MAX);
-            self.line =
-                Some(Line::start(connection, self.around.link.clone(), fence, self.shared.clone(), window));
+            self.line = Some(Line::start(
+                connection,
+                self.around.line_of(self.shared.partition).clone(),
+                fence,
+                self.shared.clone(),
+                window,
+            ));
             self.report(Look::Mine);
         }
         self.shared.open_gate(Some(epoch));

@@ -90,9 +90,9 @@ impl Shared {
         micros(now) < self.trusted_until_us.load(Ordering::SeqCst)
     }
 
-    /// Whether a run of this epoch may start now.
-    pub(crate) fn may_start(&self, epoch: Epoch) -> bool {
-        self.gate.load(Ordering::SeqCst) == epoch.0 && self.trusted(Instant::now())
+    /// Whether a run of this epoch may start at `now`.
+    pub(crate) fn may_start(&self, epoch: Epoch, now: Instant) -> bool {
+        self.gate.load(Ordering::SeqCst) == epoch.0 && self.trusted(now)
     }
 
     /// Tells the actor how a run ended; it is woken once for many.

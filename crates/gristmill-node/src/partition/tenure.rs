@@ -65,6 +65,8 @@ pub(crate) struct Tenure {
     news: bool,
     /// The doorbell rang for this place since the last claim was sent.
     rung: Option<Place>,
+    /// The last claim was full: more is there, and nobody need ring for it.
+    backlog: bool,
     listening: bool,
     claiming: bool,
     settling_calls: usize,
@@ -116,6 +118,7 @@ impl Tenure {
             to_settle: Vec::new(),
             news: false,
             rung: None,
+            backlog: false,
             listening: false,
             claiming: false,
             settling_calls: 0,

@@ -63,14 +63,14 @@ impl Executor {
         let mut guard =
             Guard { queue: self.queue.clone(), partition, run: None, begun: false, registered: false };
         let partition = guard.partition.clone();
-        if !partition.may_start(run.epoch) {
+        let started_at = Instant::now();
+        if !partition.may_start(run.epoch, started_at) {
             guard.run = Some(run);
             return guard.end(Ran::NotStarted);
         }
         partition.began_one();
         guard.begun = true;
         let cancellation = Cancellation::new();
-        let started_at = Instant::now();
         let started = match run.entry.key.as_bytes() {
             [] => Started::Refused {
                 reason: DeadReason::Undecodable,

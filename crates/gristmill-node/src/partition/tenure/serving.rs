@@ -38,7 +38,8 @@ impl Tenure {
         self.short_tenures = 0;
         self.weigh(&entries);
         if let Call::Claim { count } = call {
-            self.news |= entries.len() >= *count;
+            self.backlog = entries.len() >= *count;
+            self.news |= self.backlog;
         }
         self.push(entries, now);
         self.rung = self.rung.filter(|place| *place > self.lanes.highest());
@@ -78,7 +79,7 @@ impl Tenure {
             (self.news, self.rung) = (false, None);
             self.send(Call::Claim { count }, Vec::new(), actions);
         }
-        self.listen(count > 0, actions);
+        self.listen(count > 0 && !self.backlog, actions);
     }
 
     /// How many jobs may be claimed: none while the window is fuller than one claim leaves it worth while.
@@ -95,7 +96,7 @@ impl Tenure {
             1
         } else {
             let window = self.bounds.window_jobs.min(self.bounds.window_bytes / each);
-            (self.bounds.claim_jobs.min(window) / 2).max(1)
+            self.bounds.claim_jobs.min(window / 2).max(1)
         };
         let room = if room >= least { room } else { usize::from(self.lanes.jobs() == 0) };
         room.min(self.jobs_per_answer())

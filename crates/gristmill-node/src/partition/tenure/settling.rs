@@ -9,8 +9,10 @@ use gristmill_broker::{Call, Settled, Verdict};
 use gristmill_job::EntityChange;
 use std::time::Duration;
 
-/// Calls of one kind under way at a time: one executes while the next is on its way.
+/// Settles under way at a time: one executes while the next is on its way.
 const SETTLES_UNDER_WAY: usize = 2;
+/// Verdicts that wait before a second settle is sent.
+const WORTH_A_SECOND: usize = 96;
 /// How long a lane waits whose dead letter cannot be written.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
@@ -74,7 +76,7 @@ impl Tenure {
     }
 
     pub(super) fn settle(&mut self, actions: &mut Vec<Action>) {
-        while !self.to_settle.is_empty() && self.settling_calls < SETTLES_UNDER_WAY {
+        while self.settle_is_due() {
             let count = self.jobs_of_next_settle();
             let mut settles = Vec::with_capacity(count);
             let mut lanes = Vec::with_capacity(count);
@@ -84,6 +86,15 @@ impl Tenure {
             }
             self.settling_calls += 1;
             self.send(Call::Settle(settles), lanes, actions);
+        }
+    }
+
+    /// At once when none is under way; under load a second one, once it is worth a call. So settles are quick when there is
+    /// little to do, and batch by themselves when there is much.
+    fn settle_is_due(&self) -> bool {
+        match self.settling_calls {
+            0 => !self.to_settle.is_empty(),
+            under_way => under_way < SETTLES_UNDER_WAY && self.to_settle.len() >= WORTH_A_SECOND,
         }
     }
 
