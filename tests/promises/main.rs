@@ -11,6 +11,7 @@
 //! | `drain_keeps_its_window` | what runs may finish, the rest is laid down uncharged, and the process is gone in time |
 //! | `redis_may_fail` | restarted, paused, full, flushed or tampered with: nothing kept is lost, doubled or stuck |
 //! | `a_blocked_key_costs_others_nothing` | a hot key, and one whose head waits, are parked and fill no window |
+//! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
 //! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server)
@@ -35,7 +36,7 @@
 //! | V12 a wish without an end | `one_owner_per_partition::a_wish_ends_with_the_node_that_had_it`, `traces::v12_a_wish_ends_with_its_time_and_with_the_next_acquire` |
 //! | V13 full memory | `redis_may_fail::full_memory_stops_enqueue_and_nothing_else`, `memory::v13_everything_but_enqueue_works_when_memory_is_full` |
 //! | V14 the same epoch twice | `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` (needs a clock that goes back: scripts only) |
-//! | V15 put back without a charge | `traces::v15_every_put_back_is_another_turn` (no handler can snooze yet) |
+//! | V15 put back without a charge | `failures_are_sorted::a_snoozed_job_runs_again_uncharged_and_before_the_next_of_its_key`, `traces::v15_every_put_back_is_another_turn` |
 //! | V16 hand back | `drain_keeps_its_window::a_run_that_ignores_its_cancellation_is_stopped_and_handed_back`, `traces::v16_a_hand_back_does_not_change_the_turn` |
 //! | V17 a second life | `traces::v17_a_second_dead_letter_of_an_id_does_not_overwrite_the_first` (nothing can be replayed yet) |
 //! | V18 a repeated retry | `effects_apply_once::a_retry_whose_answer_is_lost_is_charged_once`, `traces::v18_a_repeated_retry_is_charged_once` |
@@ -55,6 +56,7 @@ mod a_blocked_key_costs_others_nothing;
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;
+mod failures_are_sorted;
 mod index;
 mod keys_stay_in_order;
 mod no_job_is_lost;

@@ -184,6 +184,16 @@ impl Fleet {
         job.with_id(id).unwrap().with_version(version)
     }
 
+    /// The same, of another kind.
+    pub fn job_of(kind: &str, id: &str, key: &str, script: &Script) -> NewJob {
+        let payload = serde_json::to_vec(script).unwrap();
+        NewJob::from_bytes(kind, key, payload, ContentType::Json)
+            .unwrap()
+            .with_id(id)
+            .unwrap()
+            .with_version(1)
+    }
+
     /// SIGTERM, and nothing more.
     pub fn terminate(node: &mut NodeProcess) {
         node.process.terminate().unwrap();

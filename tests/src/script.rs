@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The kind all scripted jobs have.
 pub const KIND: &str = "scripted";
+/// The kind of scripted jobs that are asked to stop after 100 ms, stopped after 300 ms, and tried twice.
+pub const LIMITED: &str = "limited";
 
 /// The payload of a scripted job, as JSON. By default it does nothing and succeeds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
@@ -19,6 +21,10 @@ pub struct Script {
     pub fail_until: u32,
     /// Fails for good.
     pub permanent: bool,
+    /// Asks to be run again after so long, in ms, the first time in each process.
+    pub snooze_ms: u64,
+    /// Asks to be discarded.
+    pub discard: bool,
     /// Panics this attempt and those before it.
     pub panic_until: u32,
     /// Ends early, and well, when cancelled softly.

@@ -2,15 +2,17 @@
 
 use clap::Parser;
 use gristmill_broker::RedisConfig;
-use gristmill_handler::{Context, HandlerError, Registry, State};
+use gristmill_handler::{Context, HandlerError, KindOptions, Registry, State};
 use gristmill_job::{ContentType, Effects, NewJob, QueueName, RetryPolicy};
 use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
 use gristmill_testkit::history::{HistoryWriter, Job, Outcome};
 use gristmill_tests::fleet::QUEUE;
-use gristmill_tests::script::{KIND, Script};
+use gristmill_tests::script::{KIND, LIMITED, Script};
+use std::collections::HashSet;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -48,6 +50,14 @@ struct Arguments {
 struct Recorder {
     history: HistoryWriter,
     incarnation: String,
+    snoozed: Mutex<HashSet<String>>,
+}
+
+impl Recorder {
+    /// Whether this is the first time here that the job is asked.
+    fn snoozed(&self, id: &str) -> bool {
+        self.snoozed.lock().unwrap_or_else(PoisonError::into_inner).insert(id.to_owned())
+    }
 }
 
 async fn scripted(
@@ -91,6 +101,14 @@ async fn scripted(
         drop(run);
         panic!("as the job's script says");
     }
+    if script.snooze_ms > 0 && recorder.snoozed(&context.id().to_string()) {
+        run.end(Outcome::Stopped).map_err(HandlerError::permanent)?;
+        return Err(HandlerError::snooze(Duration::from_millis(script.snooze_ms)));
+    }
+    if script.discard {
+        run.end(Outcome::Failed).map_err(HandlerError::permanent)?;
+        return Err(HandlerError::discard("as the job's script says"));
+    }
     if script.permanent || context.attempt() <= script.fail_until {
         run.end(Outcome::Failed).map_err(HandlerError::permanent)?;
         let error = format!("as the job's script says, at attempt {}", context.attempt());
@@ -119,10 +137,21 @@ async fn scripted(
 fn tell(counts: &Counts) {
     let ends: String =
         counts.tenure_ends.iter().map(|(cause, count)| format!(" end.{cause}={count}")).collect();
-    let Counts { done, stale, duplicate, retried, dead, rejected, fenced, handed_back, restarts, .. } =
-        counts;
+    let Counts {
+        done,
+        stale,
+        duplicate,
+        retried,
+        dead,
+        discarded,
+        rejected,
+        fenced,
+        handed_back,
+        restarts,
+        ..
+    } = counts;
     println!(
-        "counts done={done} stale={stale} duplicate={duplicate} retried={retried} dead={dead} \
+        "counts done={done} stale={stale} duplicate={duplicate} retried={retried} dead={dead} discarded={discarded} \
          rejected={rejected} fenced={fenced} handed_back={handed_back} restarts={restarts}{ends}"
     );
 }
@@ -174,9 +203,16 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
     config.handover_wait = Duration::from_millis(arguments.handover_ms);
     // Its own start names the node in the history: a restart is another.
     let incarnation = format!("{}#{}", arguments.name, std::process::id());
-    let recorder =
-        Recorder { history: HistoryWriter::open(&arguments.history)?, incarnation: incarnation.clone() };
-    let registry = Registry::new().state(recorder).kind(KIND, scripted);
+    let recorder = Recorder {
+        history: HistoryWriter::open(&arguments.history)?,
+        incarnation: incarnation.clone(),
+        snoozed: Mutex::default(),
+    };
+    let limited = KindOptions::new()
+        .soft_limit(Duration::from_millis(100))
+        .hard_limit(Duration::from_millis(300))
+        .retry(RetryPolicy::fixed(Duration::from_millis(50)).with_max_attempts(2));
+    let registry = Registry::new().state(recorder).kind(KIND, scripted).kind_with(LIMITED, limited, scripted);
     let (mut terminate, mut again) = (signal(SignalKind::terminate())?, signal(SignalKind::terminate())?);
     let mut asked = signal(SignalKind::user_defined1())?;
     let allowed = config.drain_window + config.drain_grace;
