@@ -4,6 +4,7 @@
 //! another node owns the partition. It sends the calls of a tenure in order through one task ([`line`]).
 
 pub(crate) mod calls;
+mod errands;
 pub(crate) mod lanes;
 mod line;
 pub(crate) mod shared;
@@ -16,12 +17,11 @@ use crate::heartbeat::Heartbeat;
 use crate::lease_manager::{Look, Message as ToManager};
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::broker::Broker;
-use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
+use gristmill_broker::lease::acquire::{Acquired, Before};
 use gristmill_broker::{
     Answer, CallError, Connection, Epoch, Fence, Incarnation, Link, QueueDefinition, Settled,
 };
 use gristmill_job::{Place, UnixMillis};
-use lanes::LaneId;
 use line::Line;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
@@ -297,42 +297,6 @@ impl State {
         tracing::warn!(queue, partition, epoch = %self.machine.epoch(), cause = end.as_str(), "a tenure ended; lanes are rebuilt");
     }
 
-    /// Asks for the lease until there is an answer other than "look again".
-    fn acquire(&mut self, highest: Epoch, pause: Duration) {
-        self.acquires += 1;
-        let request = self.acquires;
-        let (around, queue, partition) = (self.around.clone(), self.queue.clone(), self.shared.partition);
-        let (myself, mut before) = (self.myself.clone(), self.before.clone());
-        tokio::spawn(async move {
-            if !pause.is_zero() {
-                tokio::time::sleep(pause).await;
-            }
-            let connection = around.line_of(partition).connected().await;
-            let outcome = loop {
-                let sent = Instant::now();
-                let acquire = Acquire {
-                    queue: &queue,
-                    partition,
-                    incarnation: &around.incarnation,
-                    ttl: around.lease_ttl,
-                    highest,
-                    before: &before,
-                };
-                match connection.acquire(&acquire).await {
-                    Ok(Acquired::Changed(now)) => before = now,
-                    // A flush took the queue: it is made again, by whoever meets it first.
-                    Ok(Acquired::NoQueue) => match connection.create(&queue).await {
-                        Ok(()) => {}
-                        Err(error) => break Err(CallError::Unexpected(error.to_string())),
-                    },
-                    Ok(acquired) => break Ok((acquired, connection, sent)),
-                    Err(error) => break Err(error),
-                }
-            };
-            let _ = myself.cast(Message::Acquired(request, Box::new(AcquireAnswer { before, outcome })));
-        });
-    }
-
     fn acquired(&mut self, request: u64, answer: AcquireAnswer) {
         if request != self.acquires {
             return;
@@ -408,53 +372,7 @@ impl State {
         let after = at.saturating_duration_since(Instant::now());
         drop(self.myself.send_after(after, move || Message::Wake(wake)));
     }
-
-    /// Reads parked jobs again, until Redis answers or the tenure is over.
-    fn load(&self, lane: LaneId, places: Vec<Place>) {
-        let Some(line) = &self.line else { return };
-        let (connection, keys) = (line.connection().clone(), self.shared.keys.clone());
-        let (epoch, myself) = (self.machine.epoch(), self.myself.clone());
-        tokio::spawn(async move {
-            let loaded = loop {
-                match connection.load(&keys, &places).await {
-                    Ok(loaded) => break loaded,
-                    // A broken connection ends the tenure, which drops the lanes and whatever was to be read.
-                    Err(error) if error.breaks_connection() => return,
-                    Err(error) => {
-                        tracing::warn!(%error, "parked jobs cannot be read now, will try again");
-                        tokio::time::sleep(LOAD_AGAIN).await;
-                    }
-                }
-            };
-            let _ = myself.cast(Message::Event(epoch, Event::Loaded(lane, loaded)));
-        });
-    }
-
-    /// Enqueues what lies in the outbox, each by its id, and tells which entries may be removed.
-    fn forward(&self) {
-        let Some(line) = &self.line else { return };
-        let (connection, keys, broker) =
-            (line.connection().clone(), self.shared.keys.clone(), self.around.broker.clone());
-        let (epoch, myself) = (self.machine.epoch(), self.myself.clone());
-        tokio::spawn(async move {
-            let forwarded = line::forward(&connection, &keys, &broker).await;
-            let (ids, more) = match forwarded {
-                Ok(forwarded) => forwarded,
-                Err(error) => {
-                    tracing::warn!(%error, "emitted jobs wait: they cannot be enqueued now");
-                    tokio::time::sleep(FORWARD_AGAIN).await;
-                    (Vec::new(), true)
-                }
-            };
-            let _ = myself.cast(Message::Event(epoch, Event::Forwarded { ids, more }));
-        });
-    }
 }
-
-/// Between two tries to read parked jobs.
-const LOAD_AGAIN: Duration = Duration::from_millis(100);
-/// Between two tries to enqueue what lies in the outbox.
-const FORWARD_AGAIN: Duration = Duration::from_secs(1);
 
 /// Whether a numbered answer tells that Redis executed it.
 fn was_answered(result: &Result<Answer, CallError>) -> bool {
