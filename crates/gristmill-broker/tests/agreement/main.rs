@@ -27,7 +27,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-const CASES: u32 = 800;
+const CASES: u32 = 2000;
 
 /// Every word that must have been heard for the run to mean something.
 const WORDS: &[&str] = &[
