@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Settles under way at a time: one executes while the next is on its way.
 const SETTLES_UNDER_WAY: usize = 2;
 /// Verdicts that wait before a second settle is sent.
-const WORTH_A_SECOND: usize = 96;
+const WORTH_A_SECOND: usize = 140;
 /// How long a lane waits whose dead letter cannot be written.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
