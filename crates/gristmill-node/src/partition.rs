@@ -5,6 +5,7 @@
 
 pub(crate) mod calls;
 mod errands;
+mod key_hasher;
 pub(crate) mod lanes;
 mod line;
 pub(crate) mod shared;

@@ -17,10 +17,11 @@
 //! read again when their turn comes near. So a key with a hundred thousand jobs behind a failing head costs other keys
 //! nothing, and this process a few bytes each.
 
+use crate::partition::key_hasher::KeyHasher;
 use gristmill_broker::Entry;
 use gristmill_job::{Key, Place};
 use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,23 +82,6 @@ impl Lane {
     fn place(&self) -> Option<Place> {
         self.held.front().map(|job| job.entry.place).or_else(|| self.parked.front().map(|job| job.place))
     }
-}
-
-/// xxh64 over the key: partitions are chosen by the same hash, which spreads well and costs little.
-#[derive(Default)]
-pub(crate) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxhash_rust::xxh64::xxh64(bytes, self.0);
-    }
-
-    // The length prefix of a slice: the bytes alone tell keys apart.
-    fn write_usize(&mut self, _: usize) {}
 }
 
 #[derive(Debug)]
