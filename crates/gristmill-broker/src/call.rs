@@ -1,12 +1,15 @@
 //! The calls of a tenure. They carry 1, 2, 3 …, and a script executes only the number that follows the last: a repeat
 //! does nothing twice, and a request that arrives late, or after a failover to an older state, does nothing at all.
 
+use crate::census::Census;
 use crate::entry::Entry;
 use crate::error::CallError;
 use crate::fence::{Fence, Refusal};
 use crate::keys::PartitionKeys;
 use crate::settle::{Settle, Settled};
-use crate::{claim, forward, hand_back, lease, recover, settle};
+use crate::start::{Marked, Start};
+use crate::take::Taken;
+use crate::{census, claim, forward, hand_back, lease, recover, settle, start, take};
 use gristmill_job::Place;
 use redis::{Pipeline, Value};
 
@@ -31,10 +34,31 @@ pub enum Call {
         /// Claims per slice.
         count: usize,
     },
+    /// Reads one slice of what lies beside the stream.
+    Take {
+        /// Jobs that came back later than this value of `changes`; 0 first.
+        after: u64,
+        /// Jobs per slice.
+        count: usize,
+        /// Where to go on with the held keys; 0 first.
+        cursor: u64,
+    },
+    /// Writes start marks.
+    Start(Vec<Start>),
     /// Writes verdicts.
     Settle(Vec<Settle>),
     /// Lays claims down for the next owner.
-    HandBack(Vec<Place>),
+    HandBack {
+        /// Which; those whose run was stopped hard come first.
+        places: Vec<Place>,
+        /// How many of them those are.
+        stopped: usize,
+    },
+    /// Counts what the partition holds.
+    Census {
+        /// Where to go on looking for what waits for nothing, as the last one told; zeros first.
+        cursors: (u64, u64),
+    },
     /// Removes outbox entries whose jobs are in their queues.
     Forward(Vec<Place>),
     /// Gives the partition up.
@@ -42,6 +66,12 @@ pub enum Call {
 }
 
 impl Call {
+    /// A hand back of jobs none of which was stopped hard.
+    #[must_use]
+    pub fn hand_back(places: Vec<Place>) -> Self {
+        Self::HandBack { places, stopped: 0 }
+    }
+
     /// The word for logs and metrics.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -49,17 +79,20 @@ impl Call {
             Self::Claim { .. } => "claim",
             Self::Recover { .. } => "recover",
             Self::Settle(_) => "settle",
-            Self::HandBack(_) => "hand_back",
+            Self::Take { .. } => "take",
+            Self::Start(_) => "start",
+            Self::HandBack { .. } => "hand_back",
+            Self::Census { .. } => "census",
             Self::Forward(_) => "forward",
             Self::Release => "release",
         }
     }
 
-    /// Whether the same call may be sent again under the same number when its answer is lost. What a claim or recover
+    /// Whether the same call may be sent again under the same number when its answer is lost. What a claim, recover or take
     /// took and did not report is in nobody's lane; only a new tenure can find it.
     #[must_use]
     pub fn repeatable(&self) -> bool {
-        !matches!(self, Self::Claim { .. } | Self::Recover { .. })
+        !matches!(self, Self::Claim { .. } | Self::Recover { .. } | Self::Take { .. })
     }
 }
 
@@ -75,6 +108,12 @@ pub enum Answer {
         /// Where to go on.
         next: Place,
     },
+    /// One slice of what lies beside the stream.
+    Taken(Taken),
+    /// One word per mark, in the order of the call.
+    Started(Vec<Marked>),
+    /// What was counted; nothing in answer to a repeat.
+    Counted(Option<Census>),
     /// One word per job, in the order of the call. `first` is false in answer to a repeat.
     Settled {
         /// What became of each job.
@@ -111,7 +150,10 @@ impl Call {
             Self::Claim { count } => claim::write(guard, *count),
             Self::Recover { cursor, count } => recover::write(guard, *cursor, *count),
             Self::Settle(jobs) => settle::write(guard, jobs),
-            Self::HandBack(places) => hand_back::write(guard, places),
+            Self::Take { after, count, cursor } => take::write(guard, *after, *count, *cursor),
+            Self::Start(starts) => start::write(guard, starts),
+            Self::HandBack { places, stopped } => hand_back::write(guard, places, *stopped),
+            Self::Census { cursors } => census::write(guard, *cursors),
             Self::Forward(ids) => forward::write(guard, ids),
             Self::Release => lease::release::write(guard),
         }
@@ -127,7 +169,10 @@ impl Call {
             Self::Claim { .. } => claim::read(first, values.pop()),
             Self::Recover { .. } => recover::read(first),
             Self::Settle(jobs) => settle::read(jobs, first),
-            Self::HandBack(_) => hand_back::read(first),
+            Self::Take { after, .. } => take::read(*after, first),
+            Self::Start(starts) => start::read(starts, first),
+            Self::HandBack { .. } => hand_back::read(first),
+            Self::Census { .. } => census::read(first),
             Self::Forward(_) => forward::read(first),
             Self::Release => lease::release::read(first),
         }

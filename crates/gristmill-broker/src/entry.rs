@@ -2,10 +2,10 @@
 
 use crate::error::CallError;
 use crate::reply;
+use crate::state::JobState;
 use bytes::Bytes;
 use gristmill_job::{JobId, Key, Place};
 use redis::Value;
-use std::time::Duration;
 
 /// One stream entry. Nothing in it is trusted; a field that is missing is empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,36 +22,8 @@ pub struct Entry {
     pub state: JobState,
     /// Whether another tenure held it: its handler may have run.
     pub recovered: bool,
-}
-
-/// What is stored about a job that was put back. All zero for one that never was.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct JobState {
-    /// How often it was put back.
-    pub turn: u32,
-    /// Attempts that ended with an answer.
-    pub attempts: u32,
-    /// How long it still waits.
-    pub due_in: Duration,
-}
-
-impl JobState {
-    /// Reads `<turn> <attempts> <due ms> <error>`; `now_ms` is the Redis clock of the same answer. A line that is not
-    /// ours counts as none: the job runs again from its first attempt rather than never.
-    #[must_use]
-    pub fn parse(line: &[u8], now_ms: u64) -> Self {
-        let text = String::from_utf8_lossy(line);
-        let mut words = text.splitn(4, ' ');
-        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        let (Some(turn), Some(attempts), Some(due)) = (number(), number(), number()) else {
-            return Self::default();
-        };
-        Self {
-            turn: u32::try_from(turn).unwrap_or(u32::MAX),
-            attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
-            due_in: Duration::from_millis(due.saturating_sub(now_ms)),
-        }
-    }
+    /// Whether it came back from the dead and lies beside the stream.
+    pub returned: bool,
 }
 
 /// Reads `[place, [field, value, ...]]`. `None` for an entry that was deleted meanwhile.
@@ -87,6 +59,7 @@ pub(crate) fn read(place: Value, fields: Value) -> Result<Option<Entry>, CallErr
         envelope: all.slice(key_end..),
         state: JobState::default(),
         recovered: false,
+        returned: false,
     }))
 }
 
@@ -105,17 +78,6 @@ pub(crate) fn read_all(value: Value) -> Result<Vec<Entry>, CallError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_state_line_of_another_hand_counts_as_none() {
-        assert_eq!(
-            JobState::parse(b"2 1 1500 boom now", 1000),
-            JobState { turn: 2, attempts: 1, due_in: Duration::from_millis(500) }
-        );
-        for bad in [&b""[..], b"x", b"1 2", b"-1 0 0 e", b"\xff \xff"] {
-            assert_eq!(JobState::parse(bad, 0), JobState::default(), "{bad:?}");
-        }
-    }
 
     #[test]
     fn an_entry_of_a_foreign_producer_is_read_as_far_as_it_goes() {

@@ -6,10 +6,11 @@ use crate::script::HAND_BACK;
 use gristmill_job::Place;
 use redis::{Pipeline, Value};
 
-pub(crate) fn write(guard: Guard<'_>, places: &[Place]) -> Pipeline {
+/// `stopped`: how many of the places, the first ones, had a run that was stopped hard.
+pub(crate) fn write(guard: Guard<'_>, places: &[Place], stopped: usize) -> Pipeline {
     let Guard { keys, fence, number, .. } = guard;
-    let mut script = HAND_BACK.call(&[keys.lease.as_bytes(), keys.stream.as_bytes()]);
-    script.arg(fence.incarnation.as_str()).arg(fence.epoch.0).arg(number);
+    let mut script = HAND_BACK.call(&[keys.lease.as_bytes(), keys.stream.as_bytes(), keys.state.as_bytes()]);
+    script.arg(fence.incarnation.as_str()).arg(fence.epoch.0).arg(number).arg(stopped);
     for place in places {
         script.arg(place.to_string());
     }

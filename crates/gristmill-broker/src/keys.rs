@@ -67,8 +67,18 @@ pub struct PartitionKeys {
     /// hash · incarnation, epoch, expires (Redis ms), number of the last call, wanted, wanted_until, changes. Written
     /// by acquire, want, renew, release and every numbered call. Never deleted, no TTL.
     pub lease: String,
-    /// hash · place to `<turn> <attempts> <due ms> <error>` of jobs that were put back. Until their verdict.
+    /// hash · place to the line ([`crate::state`]) of a job that was put back, suspected, marked or asked. Until its verdict.
     pub state: String,
+    /// sorted set · places of jobs that came back from the dead, by the value of `changes` at their return. Written by
+    /// replay, removed by settle.
+    pub returned: String,
+    /// hash · place to the job that came back ([`crate::returned`]). As `returned`.
+    pub returned_bodies: String,
+    /// hash · place to the first envelope of a job that was replayed with another. Until its verdict.
+    pub originals: String,
+    /// hash · key to `<letter> <since ms> <place>`: the lane waits for a person. Written by settle; removed by replay,
+    /// discard, release_key, skip, and by census where the letter is gone.
+    pub held: String,
     /// sorted set · dead letter id by time of death (ms). Until discard.
     pub dead: String,
     /// hash · dead letter id to its record. Until discard.
@@ -88,6 +98,10 @@ impl PartitionKeys {
             meta: key("meta"),
             lease: key("lease"),
             state: key("state"),
+            returned: key("returned"),
+            returned_bodies: key("returned:bodies"),
+            originals: key("originals"),
+            held: key("held"),
             dead: key("dead"),
             dead_bodies: key("dead:bodies"),
             outbox: key("outbox"),

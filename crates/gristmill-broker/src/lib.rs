@@ -16,10 +16,12 @@
 //! Invariants: keys are spelled in `keys` alone; a tenure's calls go through [`Connection::call`] in the order they are
 //! first polled; a timeout means *unknown*, never *failed*; no script knows a retry policy.
 
+pub mod absolve;
 pub mod announce;
 pub mod audit;
 pub mod broker;
 pub mod call;
+pub mod census;
 pub mod claim;
 pub mod create;
 pub mod dead;
@@ -40,14 +42,19 @@ pub mod load;
 pub mod model;
 pub mod recover;
 mod reply;
+pub mod returned;
 mod script;
 pub mod settle;
+pub mod start;
+pub mod state;
+pub mod take;
 
 pub use broker::{Broker, EnqueueError, Enqueued};
 pub use call::{Answer, Call};
-pub use entry::{Entry, JobState};
+pub use entry::Entry;
 pub use error::CallError;
 pub use fence::{Epoch, Fence, Incarnation, Refusal};
 pub use keys::{PartitionKeys, QueueDefinition};
 pub use link::{Connection, Link, RedisConfig};
 pub use settle::{Emit, Settle, Settled, Verdict};
+pub use state::{JobState, StateLine};

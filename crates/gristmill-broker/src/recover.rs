@@ -1,11 +1,12 @@
 //! recover: takes back every claim of a partition, in slices, in order of place. The one way to build lanes.
 
 use crate::call::{Answer, Guard, single};
-use crate::entry::{self, JobState};
+use crate::entry;
 use crate::error::CallError;
 use crate::keys::HANDED_BACK;
 use crate::reply::{self, Words};
 use crate::script::RECOVER;
+use crate::state::JobState;
 use gristmill_job::Place;
 use redis::{Pipeline, Value};
 

@@ -9,11 +9,20 @@ pub(crate) struct Script {
     hash: LazyLock<String, fn() -> String>,
 }
 
+macro_rules! source {
+    ($file:literal) => {
+        include_str!($file)
+    };
+    ($file:literal with $first:literal) => {
+        concat!(include_str!($first), include_str!($file))
+    };
+}
+
 macro_rules! scripts {
-    ($($name:ident = $file:literal),* $(,)?) => {
+    ($($name:ident = $file:literal $(with $first:literal)?),* $(,)?) => {
         $(pub(crate) static $name: Script = Script {
-            source: include_str!($file),
-            hash: LazyLock::new(|| redis::Script::new(include_str!($file)).get_hash().to_owned()),
+            source: source!($file $(with $first)?),
+            hash: LazyLock::new(|| redis::Script::new(source!($file $(with $first)?)).get_hash().to_owned()),
         };)*
         /// Every script, to be loaded when a connection is made.
         pub(crate) static ALL: &[&Script] = &[$(&$name),*];
@@ -24,17 +33,21 @@ scripts! {
     ACQUIRE = "lua/acquire.lua",
     ANNOUNCE = "lua/announce.lua",
     AUDIT_NOTE = "lua/audit.lua",
+    ABSOLVE = "lua/absolve.lua" with "lua/state.lua",
+    CENSUS = "lua/census.lua",
     CLAIM = "lua/claim.lua",
     CREATE = "lua/create.lua",
     DEAD = "lua/dead.lua",
     DISCARD = "lua/discard.lua",
     ENQUEUE = "lua/enqueue.lua",
     FORWARD = "lua/forward.lua",
-    HAND_BACK = "lua/hand_back.lua",
-    RECOVER = "lua/recover.lua",
+    HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
+    RECOVER = "lua/recover.lua" with "lua/state.lua",
     RELEASE = "lua/release.lua",
     RENEW = "lua/renew.lua",
-    SETTLE = "lua/settle.lua",
+    SETTLE = "lua/settle.lua" with "lua/state.lua",
+    START = "lua/start.lua" with "lua/state.lua",
+    TAKE = "lua/take.lua" with "lua/state.lua",
     WANT = "lua/want.lua",
 }
 

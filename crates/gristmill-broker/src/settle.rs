@@ -5,6 +5,7 @@ use crate::error::CallError;
 use crate::lease::acquire::millis;
 use crate::reply::{self, Words};
 use crate::script::SETTLE;
+use crate::state::Why;
 use bytes::Bytes;
 use gristmill_job::{DeadReason, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis};
 use redis::{Pipeline, Value};
@@ -45,8 +46,10 @@ pub enum Verdict {
         attempts: u32,
         /// How long it waits, by the Redis clock.
         delay: Duration,
-        /// The last error, shortened.
-        error: String,
+        /// Why it waits.
+        why: Why,
+        /// Its attempts so far ([`gristmill_job::History`]), opaque here.
+        history: Bytes,
     },
     /// Acknowledged and deleted without effect, since its handler said so.
     Discard,
@@ -60,6 +63,10 @@ pub enum Verdict {
         reason: DeadReason,
         /// The record ([`gristmill_job::DeadLetter`]), opaque here.
         body: Bytes,
+        /// Whether the lane of its key waits for a person from here on.
+        hold: bool,
+        /// Whether it is a job that was acknowledged before its run: there is no claim to be asked for.
+        acknowledged: bool,
     },
 }
 
@@ -107,6 +114,7 @@ impl Settle {
             Verdict::Done { .. } => "done",
             Verdict::Retry { .. } => "retry",
             Verdict::Discard => "discard",
+            Verdict::Dead { acknowledged: true, .. } => "bury",
             Verdict::Dead { .. } => "dead",
         };
         arguments.arg(word).arg(self.place.to_string()).arg(self.turn);
@@ -130,14 +138,15 @@ impl Settle {
                     arguments.arg(emit.job.key.as_bytes()).arg(emit.job.envelope.as_ref());
                 }
             }
-            Verdict::Retry { attempts, delay, error } => {
-                arguments.arg(*attempts).arg(millis(*delay)).arg(error);
+            Verdict::Retry { attempts, delay, why, history } => {
+                arguments.arg(*attempts).arg(millis(*delay)).arg(why.as_str()).arg(history.as_ref());
             }
             Verdict::Discard => {
                 arguments.arg(marked);
             }
-            Verdict::Dead { dead_id, at, reason, body } => {
-                arguments.arg(marked).arg(dead_id).arg(at.0).arg(body.as_ref()).arg(reason.as_str());
+            Verdict::Dead { dead_id, at, body, hold, .. } => {
+                arguments.arg(marked).arg(dead_id).arg(at.0).arg(if *hold { "1" } else { "0" });
+                arguments.arg(self.key.as_bytes()).arg(body.as_ref());
             }
         }
     }
@@ -157,7 +166,18 @@ pub(crate) fn write(guard: Guard<'_>, jobs: &[Settle]) -> Pipeline {
         job.write(&mut own_keys, &mut arguments, &guard);
     }
     let keys = guard.keys;
-    let fixed = [&keys.lease, &keys.stream, &keys.state, &keys.dead, &keys.dead_bodies, &keys.outbox];
+    let fixed = [
+        &keys.lease,
+        &keys.stream,
+        &keys.state,
+        &keys.dead,
+        &keys.dead_bodies,
+        &keys.outbox,
+        &keys.returned,
+        &keys.returned_bodies,
+        &keys.originals,
+        &keys.held,
+    ];
     let mut script = SETTLE.call_sized(fixed.len() + own_keys.len(), 8 + jobs.len(), 64 * jobs.len());
     for key in fixed {
         script.arg(key);

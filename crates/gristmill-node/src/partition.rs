@@ -256,6 +256,7 @@ impl State {
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
+                Action::AskAlone(_) | Action::AloneOver => {}
                 Action::WakeAt(at) => self.wake_at(at),
                 Action::Idle { end, released } => {
                     if let Some(end) = end {

@@ -7,6 +7,7 @@ use crate::lease::acquire::millis;
 use crate::link::Connection;
 use crate::reply::Words;
 use crate::script::RENEW;
+use gristmill_job::UnixMillis;
 use redis::{Pipeline, Value};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub enum Renewed {
         wanted_by: Option<Incarnation>,
         /// Grows when a person changed something about its lanes.
         changes: u64,
+        /// The Redis clock.
+        now: UnixMillis,
     },
     /// Not mine, or not on the history I know.
     Refused(Refusal),
@@ -63,6 +66,7 @@ fn read(value: Value) -> Result<Renewed, CallError> {
                 .filter(|w| !w.is_empty())
                 .map(|w| Incarnation::from_stored(&w)),
             changes: words.next_number()?,
+            now: UnixMillis(words.next_number()?),
         }),
         _ => Err(words.unknown("ok, fenced or gap")),
     }

@@ -1,6 +1,7 @@
--- hand_back: lays claims down for whoever owns the partition next. Uncharged; turn and attempts stay.
--- KEYS 1 lease (hash)  2 stream (stream)
--- ARGV 1 incarnation  2 epoch  3 number of this call  then the places
+-- hand_back: lays claims down for whoever owns the partition next. Uncharged; turn, attempts and suspicion stay, the start
+-- mark goes (V31); a run that was stopped hard is noted as interrupted (V33).
+-- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)
+-- ARGV 1 incarnation  2 epoch  3 number of this call  4 how many of the places were stopped hard  then the places, those first
 -- Reply {'ok', how many were still claimed} | {'already'} | {'fenced', ..} | {'gap', number}
 -- Repeated: 'already', the first call took effect. Only what is pending moves; nothing is claimed by force.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
@@ -11,7 +12,17 @@ if tonumber(ARGV[3]) <= number then return {'already'} end
 if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
 redis.call('HSET', KEYS[1], 'number', ARGV[3])
 local places = {}
-for n = 4, #ARGV do places[n - 3] = ARGV[n] end
+for n = 5, #ARGV do places[n - 4] = ARGV[n] end
+if places[1] and redis.call('EXISTS', KEYS[3]) == 1 then
+  for n, line in ipairs(redis.call('HMGET', KEYS[3], unpack(places))) do
+    local state = line and read_state(line)
+    if state and state.mark ~= '-' then
+      state.mark = '-'
+      if n <= tonumber(ARGV[4]) then state.interrupted = '1' end
+      write_state(KEYS[3], places[n], state)
+    end
+  end
+end
 places[#places + 1] = 'JUSTID'
 local moved = redis.call('XCLAIM', KEYS[2], 'workers', 'handed-back', '0', unpack(places))
 return {'ok', #moved}

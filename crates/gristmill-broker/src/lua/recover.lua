@@ -3,6 +3,9 @@
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 cursor (place to go on from)  5 count (claims per slice)
 -- Reply {'ok', next cursor, {{place, fields, holder before, state or ''} ...}, now (ms)} | {'already'} | {'fenced', ..} | {'gap', number}
 --   next cursor '0-0' is the end; that slice also removes consumers that hold nothing.
+-- A claim of another incarnation (whoever handed back or is me is alive) may have been running when its node died: without
+-- a start mark that can only be the first unsettled job of each key, which becomes a weak suspect; with one, see
+-- found_marked in state.lua. The first of a slice counts as the first: a suspect too many costs a start mark, no more.
 -- Repeated: 'already', and nothing is read: what the first call took is unknown, and the tenure ends.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
 local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
@@ -17,9 +20,29 @@ for _, claim in ipairs(redis.call('XPENDING', KEYS[2], 'workers', ARGV[4], '+', 
   holders[claim[1]] = claim[2]
 end
 local taken = redis.call('XAUTOCLAIM', KEYS[2], 'workers', me, '0', ARGV[4], 'COUNT', ARGV[5])
-local entries = {}
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function key_of(fields)
+  for n = 1, #fields, 2 do
+    if fields[n] == 'k' then return fields[n + 1] end
+  end
+  return ''
+end
+local entries, known = {}, {}
 for n, entry in ipairs(taken[2]) do
-  entries[n] = {entry[1], entry[2], holders[entry[1]] or '', redis.call('HGET', KEYS[3], entry[1]) or ''}
+  local place, holder = entry[1], holders[entry[1]] or ''
+  local line = redis.call('HGET', KEYS[3], place)
+  local state, key = read_state(line), key_of(entry[2])
+  local another = string.match(holder, '^(.*)#%d+$')
+  local suspect = another and another ~= ARGV[1] and not known[key] and state.suspicion == '-' and state.mark == '-'
+  if found_marked(state, ARGV[1], now) then
+    line = write_state(KEYS[3], place, state)
+  elseif suspect then
+    state.suspicion = 'weak'
+    line = write_state(KEYS[3], place, state)
+  end
+  known[key] = true
+  entries[n] = {place, entry[2], holder, line or ''}
 end
 if taken[1] == '0-0' then
   for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[2], 'workers')) do
@@ -31,5 +54,4 @@ if taken[1] == '0-0' then
     if name ~= me and pending == 0 then redis.call('XGROUP', 'DELCONSUMER', KEYS[2], 'workers', name) end
   end
 end
-local time = redis.call('TIME')
-return {'ok', taken[1], entries, time[1] * 1000 + math.floor(time[2] / 1000)}
+return {'ok', taken[1], entries, now}

@@ -1,17 +1,20 @@
 -- settle: writes the verdicts of a batch: effects, outbox, acknowledgement and deletion of each job in one step.
 -- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)  4 dead (sorted set)  5 dead bodies (hash)
---      6 outbox (stream)  then, in the order of the jobs that need them: seen (string), entity (hash)
+--      6 outbox (stream)  7 returned (sorted set)  8 returned bodies (hash)  9 originals (hash)  10 held (hash)
+--      then, in the order of the jobs that need them: seen (string), entity (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 window of a mark after its verdict (ms)
 --      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
 --      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope)
---      'retry' place turn attempts delay(ms) error      the turn rises by one; due `delay` from now, by this clock
+--      'retry' place turn attempts delay(ms) why history      the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
---      'dead'  place turn marked dead_id at(ms) body reason
+--      'dead'  place turn marked dead_id at(ms) hold('0'|'1') key body      hold: the key's lane waits for a person
+--      'bury'  the same, of a job that was acknowledged before its run
 -- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
 --   answer: done, stale, duplicate, discarded, retried, dead, gone, 'at_turn N', 'rejected why'
 -- Repeated: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
 -- The XACK that answers 1 is the test whether a job is still claimed, and its first write. What may fail is read first,
 -- so that a job's effects are written whole or not at all; a refused job gets its claim back and harms no other (V39).
+-- A job that came back from the dead lies in `returned` and not in the stream; there it is claimed as long as it lies there.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
 local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
 if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
@@ -22,11 +25,12 @@ if fresh then redis.call('HSET', KEYS[1], 'number', ARGV[3]) end
 local window, plain = ARGV[4], tonumber(ARGV[5])
 local plain_left = plain
 
-local function claimed(place) return #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 1 end
-local function turn_of(place)
-  local line = redis.call('HGET', KEYS[3], place)
-  return line and string.match(line, '^(%d+)') or '0'
+local has_returned = redis.call('EXISTS', KEYS[7]) == 1
+local function returned(place) return has_returned and redis.call('ZSCORE', KEYS[7], place) end
+local function claimed(place)
+  return returned(place) or #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 1
 end
+local function turn_of(place) return read_state(redis.call('HGET', KEYS[3], place)).turn end
 local function standing(place)
   return claimed(place) and 'at_turn ' .. turn_of(place) or 'gone'
 end
@@ -54,10 +58,15 @@ if plain > 0 then
   local places = {}
   for n = 1, plain do places[n] = ARGV[5 + n] end
   if fresh and redis.call('EXISTS', KEYS[3]) == 1 then -- A plain job stands at turn 0; one that does not is not settled.
-    local lines = redis.call('HMGET', KEYS[3], unpack(places))
+    local lines, lined = redis.call('HMGET', KEYS[3], unpack(places)), {}
     for n = plain, 1, -1 do
-      if lines[n] and turn_of(places[n]) ~= '0' then gone[#gone + 1] = table.remove(places, n) end
+      if lines[n] and read_state(lines[n]).turn ~= '0' then
+        gone[#gone + 1] = table.remove(places, n)
+      elseif lines[n] then
+        lined[#lined + 1] = places[n]
+      end
     end
+    if lined[1] then redis.call('HDEL', KEYS[3], unpack(lined)) end
     plain_left = #places
   end
   if not fresh then
@@ -78,7 +87,7 @@ if plain > 0 then
   end
 end
 
-local next_key = 7
+local next_key = 11
 local function take_key()
   next_key = next_key + 1
   return KEYS[next_key - 1]
@@ -128,9 +137,11 @@ local function write_discard(job)
 end
 
 local function write_dead(job)
-  redis.call('ZCARD', KEYS[4])
+  redis.call('ZCARD', KEYS[4]) -- First what may fail: a key of another type.
+  redis.call('HLEN', KEYS[10])
   redis.call('HSET', KEYS[5], job.dead_id, job.body)
   redis.call('ZADD', KEYS[4], job.at, job.dead_id)
+  if job.hold == '1' then redis.call('HSET', KEYS[10], job.key, job.dead_id .. ' ' .. job.at .. ' ' .. job.place) end
   leave_mark(job, 'dead ' .. job.dead_id)
   return 'dead'
 end
@@ -147,13 +158,13 @@ while at <= #ARGV do
     job.emits, job.write = {}, write_done
     for n = 1, tonumber(count) do job.emits[n] = {take(4)} end
   elseif job.verdict == 'retry' then
-    job.attempts, job.delay, job.error = take(3)
+    job.attempts, job.delay, job.why, job.history = take(4)
   elseif job.verdict == 'discard' then
     job.seen = take(1) == '1' and take_key()
     job.write = write_discard
   else
     local mark
-    mark, job.dead_id, job.at, job.body, job.reason = take(5)
+    mark, job.dead_id, job.at, job.hold, job.key, job.body = take(6)
     job.seen = mark == '1' and take_key()
     job.write = write_dead
   end
@@ -169,16 +180,37 @@ local has_state = redis.call('EXISTS', KEYS[3]) == 1
 local answers, settled = {}, {}
 for n, job in ipairs(jobs) do
   local answer
-  if not fresh or (has_state and turn_of(job.place) or '0') ~= job.turn then
+  if job.verdict == 'bury' then
+    if fresh then
+      local written, word = pcall(job.write, job)
+      answer = written and word or 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
+    else
+      answer = redis.call('HEXISTS', KEYS[5], job.dead_id) == 1 and 'gone' or 'at_turn ' .. job.turn
+    end
+  elseif not fresh or (has_state and turn_of(job.place) or '0') ~= job.turn then
     answer = standing(job.place)
   elseif job.verdict == 'retry' then
     if claimed(job.place) then
       local time = redis.call('TIME')
-      local due = time[1] * 1000 + math.floor(time[2] / 1000) + job.delay
-      redis.call('HSET', KEYS[3], job.place, string.format('%d %s %.0f %s', job.turn + 1, job.attempts, due, job.error))
+      local state = read_state(redis.call('HGET', KEYS[3], job.place))
+      state.turn, state.attempts, state.why = string.format('%d', job.turn + 1), job.attempts, job.why
+      state.due = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + job.delay)
+      state.mark, state.interrupted, state.request, state.history = '-', '0', '-', job.history
+      write_state(KEYS[3], job.place, state)
       has_state, answer = true, 'retried'
     else
       answer = 'gone'
+    end
+  elseif returned(job.place) then
+    local written, word = pcall(job.write, job)
+    if written then
+      redis.call('ZREM', KEYS[7], job.place)
+      redis.call('HDEL', KEYS[8], job.place)
+      redis.call('HDEL', KEYS[3], job.place)
+      if job.verdict ~= 'dead' then redis.call('HDEL', KEYS[9], job.place) end
+      answer = word
+    else
+      answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     end
   elseif redis.call('XACK', KEYS[2], 'workers', job.place) == 0 then
     answer = 'gone'

@@ -1,11 +1,12 @@
-//! claim, recover, hand back, forward: as the scripts of these names.
+//! claim, load, hand back, forward: as the scripts of these names.
 
 use super::lease::Guarded;
 use super::partition::{Job, Partition};
 use crate::call::{Answer, Guard};
-use crate::entry::{Entry, JobState};
+use crate::entry::Entry;
 use crate::fence::Refusal;
 use crate::keys::HANDED_BACK;
+use crate::state::{JobState, StateLine};
 use gristmill_job::Place;
 
 impl Partition {
@@ -27,33 +28,34 @@ impl Partition {
         }
     }
 
-    pub(super) fn recover(&mut self, now_ms: u64, guard: Guard<'_>, cursor: Place, count: usize) -> Answer {
-        match self.guard(guard) {
-            Guarded::Refused(refusal) => return Answer::Refused(refusal),
-            Guarded::Already => return Answer::Already,
-            Guarded::Fresh => {}
-        }
-        let (taken, next) = self.stream.take_over(&guard.fence.consumer(), cursor, count);
-        let recovered = |(place, job, holder): (Place, Job, String)| {
-            let state = self.state.get(&place).map_or_else(JobState::default, |line| line.at(now_ms));
-            entry(place, job, state, holder != HANDED_BACK)
-        };
-        Answer::Recovered { entries: taken.into_iter().map(recovered).collect(), next }
-    }
-
-    pub(super) fn load(&self, places: &[Place]) -> Vec<(Place, Option<Entry>)> {
+    pub(super) fn load(&self, now_ms: u64, places: &[Place]) -> Vec<(Place, Option<Entry>)> {
         let read = |place: &Place| {
-            let job = self.stream.entries().get(place).cloned();
-            (*place, job.map(|job| entry(*place, job, JobState::default(), false)))
+            let state = || self.state_of(now_ms, *place);
+            let entry = match (self.stream.entries().get(place), self.returned.get(place)) {
+                (Some(job), _) => Some(entry(*place, job.clone(), state(), false)),
+                (None, Some((_, job))) => {
+                    Some(Entry { returned: true, ..entry(*place, job.clone(), state(), false) })
+                }
+                (None, None) => None,
+            };
+            (*place, entry)
         };
         places.iter().map(read).collect()
     }
 
-    pub(super) fn hand_back(&mut self, guard: Guard<'_>, places: &[Place]) -> Answer {
+    pub(super) fn hand_back(&mut self, guard: Guard<'_>, places: &[Place], stopped: usize) -> Answer {
         match self.guard(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
-            Guarded::Already => {}
-            Guarded::Fresh => places.iter().for_each(|place| self.stream.give(HANDED_BACK, *place)),
+            Guarded::Already => return Answer::Done,
+            Guarded::Fresh => {}
+        }
+        for (n, place) in places.iter().enumerate() {
+            self.stream.give(HANDED_BACK, *place);
+            let line = self.state.get(place).cloned().unwrap_or_default();
+            if line.mark.is_some() {
+                let interrupted = line.interrupted || n < stopped;
+                self.write_state(*place, StateLine { mark: None, interrupted, ..line });
+            }
         }
         Answer::Done
     }
@@ -68,6 +70,6 @@ impl Partition {
     }
 }
 
-fn entry(place: Place, job: Job, state: JobState, recovered: bool) -> Entry {
-    Entry { place, id: job.id, key: job.key, envelope: job.envelope, state, recovered }
+pub(super) fn entry(place: Place, job: Job, state: JobState, recovered: bool) -> Entry {
+    Entry { place, id: job.id, key: job.key, envelope: job.envelope, state, recovered, returned: false }
 }

@@ -6,6 +6,7 @@ use crate::fence::{Epoch, Fence, Incarnation, Refusal};
 use crate::lease::acquire::{Acquire, Acquired, Before, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
+use gristmill_job::UnixMillis;
 use std::time::Duration;
 
 /// What the head of every numbered script decides. The number is written when it is fresh.
@@ -87,6 +88,7 @@ impl Partition {
             number: 0,
             expires_ms: now_ms + millis(acquire.ttl),
             wanted: None,
+            changes: lease.changes,
         };
         Acquired::Granted(epoch)
     }
@@ -117,8 +119,7 @@ impl Partition {
             return Renewed::Refused(Refusal::Gap { last: lease.number });
         }
         lease.expires_ms = now_ms + ttl_ms;
-        // No script of this release writes `changes`.
-        Renewed::Ok { wanted_by: lease.wanted_at(now_ms), changes: 0 }
+        Renewed::Ok { wanted_by: lease.wanted_at(now_ms), changes: lease.changes, now: UnixMillis(now_ms) }
     }
 
     /// Refused by another's fence means that it is released.

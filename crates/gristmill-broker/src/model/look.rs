@@ -2,10 +2,10 @@
 
 use super::Model;
 use super::partition::{Entity, Partition};
-use crate::entry::JobState;
 use crate::fence::Fence;
 use crate::inspect::{DeadView, EntityView, PartitionView};
 use crate::keys::{PartitionKeys, QueueDefinition};
+use crate::state::StateLine;
 use gristmill_job::{DeadLetter, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
 
 /// An outbox entry: its id, and the job and where it goes, or why it cannot be read.
@@ -119,11 +119,10 @@ impl Model {
         partition.stream.entries().iter().map(job).collect()
     }
 
-    /// What is stored about a job that was put back, and its last error.
+    /// What is stored about a job.
     #[must_use]
-    pub fn state(&self, keys: &PartitionKeys, place: Place) -> Option<(JobState, String)> {
-        let line = self.seen_partition(keys)?.state.get(&place)?;
-        Some((line.at(self.now_ms), line.error.clone()))
+    pub fn state(&self, keys: &PartitionKeys, place: Place) -> Option<StateLine> {
+        self.seen_partition(keys)?.state.get(&place).cloned()
     }
 
     /// How a producer's id stands (`waiting <place>`, `applied`, `stale`, `dead <letter>`), and until when that is

@@ -6,7 +6,8 @@
 //!
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
-//! * `lease`, `enqueue`, `claim` (with recover, hand back and forward), `settle`, `discard`: as the scripts of these names.
+//! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`,
+//!   `discard`: as the scripts of these names.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
@@ -17,18 +18,20 @@ mod enqueue;
 mod lease;
 mod look;
 mod partition;
+mod recover;
 mod settle;
 mod stream;
 #[cfg(test)]
 mod tests;
 
+use crate::absolve::Absolved;
 use crate::announce::Member;
 use crate::call::{Answer, Call, Guard};
 use crate::create::CreateError;
 use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
 use crate::entry::Entry;
-use crate::fence::Incarnation;
+use crate::fence::{Fence, Incarnation};
 use crate::keys::{MODE_KEY, PartitionKeys, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, millis};
 use crate::lease::renew::{Renew, Renewed};
@@ -155,9 +158,10 @@ impl Model {
     #[must_use]
     pub fn load(&self, keys: &PartitionKeys, places: &[Place]) -> Vec<(Place, Option<Entry>)> {
         let nothing = |place: &Place| (*place, None);
-        self.partitions
-            .get(&keys.stream)
-            .map_or_else(|| places.iter().map(nothing).collect(), |partition| partition.load(places))
+        self.partitions.get(&keys.stream).map_or_else(
+            || places.iter().map(nothing).collect(),
+            |partition| partition.load(self.now_ms, places),
+        )
     }
 
     /// As [`crate::Connection::call`].
@@ -168,10 +172,18 @@ impl Model {
             Call::Claim { count } => partition.claim(guard, *count),
             Call::Recover { cursor, count } => partition.recover(now_ms, guard, *cursor, *count),
             Call::Settle(jobs) => partition.settle(now_ms, guard, jobs),
-            Call::HandBack(places) => partition.hand_back(guard, places),
+            Call::Take { after, count, .. } => partition.take(now_ms, guard, *after, *count),
+            Call::Start(starts) => partition.start(guard, starts),
+            Call::HandBack { places, stopped } => partition.hand_back(guard, places, *stopped),
+            Call::Census { .. } => partition.census(guard),
             Call::Forward(ids) => partition.forward(guard, ids),
             Call::Release => partition.release(guard),
         }
+    }
+
+    /// As [`crate::Connection::absolve`].
+    pub fn absolve(&mut self, keys: &PartitionKeys, run: &Fence, turn: u32, place: Place) -> Absolved {
+        self.partition(keys).absolve(run, turn, place)
     }
 
     /// As [`crate::Connection::announce`], in order of incarnation.

@@ -1,13 +1,12 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
-use crate::entry::JobState;
 use crate::settle::Emit;
+use crate::state::{JobState, StateLine};
 use bytes::Bytes;
 use gristmill_job::{JobId, Key, Place, UnixMillis};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Partition {
@@ -17,6 +16,11 @@ pub(super) struct Partition {
     /// The tenures whose gate is open, by consumer name: at most one.
     pub(super) gates: BTreeSet<String>,
     pub(super) state: BTreeMap<Place, StateLine>,
+    /// Jobs that came back from the dead, with the value of `changes` at their return.
+    pub(super) returned: BTreeMap<Place, (u64, Job)>,
+    /// First envelopes of jobs that were replayed with another.
+    pub(super) originals: BTreeMap<Place, Bytes>,
+    pub(super) held: BTreeMap<Key, Hold>,
     /// In order of death; a letter's id may be written once more, and then moves.
     pub(super) dead: BTreeSet<(UnixMillis, String)>,
     pub(super) dead_bodies: BTreeMap<String, Bytes>,
@@ -44,6 +48,17 @@ pub(super) struct Lease {
     pub(super) expires_ms: u64,
     /// Who, and until when (ms).
     pub(super) wanted: Option<(String, u64)>,
+    /// Grows with every act of a person on the partition's lanes.
+    pub(super) changes: u64,
+}
+
+/// A lane that waits for a person.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Hold {
+    /// The dead letter it waits for.
+    pub(super) letter: String,
+    pub(super) since_ms: u64,
+    pub(super) place: Place,
 }
 
 /// The three fields of a stream entry.
@@ -52,24 +67,6 @@ pub(super) struct Job {
     pub(super) id: JobId,
     pub(super) key: Key,
     pub(super) envelope: Bytes,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct StateLine {
-    pub(super) turn: u32,
-    pub(super) attempts: u32,
-    pub(super) due_ms: u64,
-    pub(super) error: String,
-}
-
-impl StateLine {
-    pub(super) fn at(&self, now_ms: u64) -> JobState {
-        JobState {
-            turn: self.turn,
-            attempts: self.attempts,
-            due_in: Duration::from_millis(self.due_ms.saturating_sub(now_ms)),
-        }
-    }
 }
 
 /// The mark of a producer's id.
@@ -118,6 +115,25 @@ impl Partition {
     pub(super) fn mark(&self, now_ms: u64, id: &JobId) -> Option<&Standing> {
         let mark = self.seen.get(id)?;
         mark.expires_ms.is_none_or(|expires| expires > now_ms).then_some(&mark.standing)
+    }
+
+    /// Writes a line; one that says nothing is none.
+    pub(super) fn write_state(&mut self, place: Place, line: StateLine) {
+        if line == StateLine::default() {
+            self.state.remove(&place);
+        } else {
+            self.state.insert(place, line);
+        }
+    }
+
+    /// Whether a job is claimed: pending, or back from the dead.
+    pub(super) fn is_claimed(&self, place: Place) -> bool {
+        self.returned.contains_key(&place) || self.stream.is_pending(place)
+    }
+
+    /// What is stored about a job.
+    pub(super) fn state_of(&self, now_ms: u64, place: Place) -> JobState {
+        self.state.get(&place).map_or_else(JobState::default, |line| JobState::of(line.clone(), now_ms))
     }
 
     /// The turn of a job: 0 if it was never put back.

@@ -1,10 +1,11 @@
 //! settle: as `lua/settle.lua`, jobs that are plain first, like there.
 
 use super::lease::Guarded;
-use super::partition::{Entity, Mark, Partition, Standing, StateLine};
+use super::partition::{Entity, Hold, Mark, Partition, Standing};
 use crate::call::{Answer, Guard};
 use crate::lease::acquire::millis;
 use crate::settle::{Emit, Settle, Settled, Verdict};
+use crate::state::StateLine;
 use gristmill_job::{EntityChange, Place};
 use std::collections::BTreeSet;
 
@@ -25,6 +26,9 @@ impl Partition {
                 true if gone.contains(&job.place) => Settled::Gone,
                 true if first => Settled::Done,
                 true => Settled::AtTurn(0),
+                false if matches!(job.verdict, Verdict::Dead { acknowledged: true, .. }) => {
+                    self.bury(first, job)
+                }
                 false if !first || self.turn_of(job.place) != job.turn => self.standing(job.place),
                 false => self.settle_one(now_ms, guard, job),
             });
@@ -41,7 +45,10 @@ impl Partition {
                 true => self.turn_of(place) == 0 && self.stream.acknowledge(place),
             };
             match stands {
-                true if first => self.stream.delete(place),
+                true if first => {
+                    self.stream.delete(place);
+                    self.state.remove(&place);
+                }
                 true => {}
                 false => drop(gone.insert(place)),
             }
@@ -50,25 +57,31 @@ impl Partition {
     }
 
     fn standing(&self, place: Place) -> Settled {
-        match self.stream.is_pending(place) {
+        match self.is_claimed(place) {
             true => Settled::AtTurn(self.turn_of(place)),
             false => Settled::Gone,
         }
     }
 
     fn settle_one(&mut self, now_ms: u64, guard: Guard<'_>, job: &Settle) -> Settled {
-        if !self.stream.is_pending(job.place) {
+        if !self.is_claimed(job.place) {
             return Settled::Gone;
         }
         let settled = match &job.verdict {
-            Verdict::Retry { attempts, delay, error } => {
+            Verdict::Retry { attempts, delay, why, history } => {
+                let before = self.state.get(&job.place).cloned().unwrap_or_default();
                 let line = StateLine {
                     turn: job.turn.saturating_add(1),
                     attempts: *attempts,
                     due_ms: now_ms.saturating_add(millis(*delay)),
-                    error: error.clone(),
+                    why: *why,
+                    interrupted: false,
+                    mark: None,
+                    request: None,
+                    history: history.clone(),
+                    ..before
                 };
-                self.state.insert(job.place, line);
+                self.write_state(job.place, line);
                 return Settled::Retried;
             }
             Verdict::Done { version, entity, emits } => {
@@ -82,15 +95,17 @@ impl Partition {
                 );
                 Settled::Discarded
             }
-            Verdict::Dead { dead_id, at, body, .. } => {
-                self.dead.retain(|(_, id)| id != dead_id);
-                self.dead.insert((*at, dead_id.clone()));
-                self.dead_bodies.insert(dead_id.clone(), body.clone());
-                self.leave_mark(job, Standing::Dead(dead_id.clone()), None);
-                Settled::Dead
-            }
+            Verdict::Dead { .. } => self.write_letter(job),
         };
-        if matches!(settled, Settled::Rejected(_)) {
+        if self.returned.contains_key(&job.place) {
+            if !matches!(settled, Settled::Rejected(_)) {
+                self.returned.remove(&job.place);
+                self.state.remove(&job.place);
+                if settled != Settled::Dead {
+                    self.originals.remove(&job.place);
+                }
+            }
+        } else if matches!(settled, Settled::Rejected(_)) {
             self.stream.give_back(&guard.fence.consumer(), job.place);
         } else {
             self.stream.acknowledge(job.place);
@@ -98,6 +113,29 @@ impl Partition {
             self.state.remove(&job.place);
         }
         settled
+    }
+
+    /// A dead letter of a job that was acknowledged before its run.
+    fn bury(&mut self, first: bool, job: &Settle) -> Settled {
+        let Verdict::Dead { dead_id, .. } = &job.verdict else { return Settled::Gone };
+        match first {
+            true => self.write_letter(job),
+            false if self.dead_bodies.contains_key(dead_id) => Settled::Gone,
+            false => Settled::AtTurn(job.turn),
+        }
+    }
+
+    fn write_letter(&mut self, job: &Settle) -> Settled {
+        let Verdict::Dead { dead_id, at, body, hold, .. } = &job.verdict else { return Settled::Gone };
+        self.dead.retain(|(_, id)| id != dead_id);
+        self.dead.insert((*at, dead_id.clone()));
+        self.dead_bodies.insert(dead_id.clone(), body.clone());
+        if *hold {
+            let hold = Hold { letter: dead_id.clone(), since_ms: at.0, place: job.place };
+            self.held.insert(job.key.clone(), hold);
+        }
+        self.leave_mark(job, Standing::Dead(dead_id.clone()), None);
+        Settled::Dead
     }
 
     fn apply(

@@ -165,9 +165,9 @@ fn a_call_on_a_history_that_lacks_its_predecessor_is_a_gap() {
     let a = world.granted("a~1", Epoch(0));
     world.call(&a, 1, &Call::Claim { count: 9 });
     let older = world.model.clone();
-    world.call(&a, 2, &Call::HandBack(Vec::new()));
+    world.call(&a, 2, &Call::hand_back(Vec::new()));
     world.model = older.clone();
     let gap = Answer::Refused(crate::fence::Refusal::Gap { last: 1 });
-    assert_eq!(world.call(&a, 3, &Call::HandBack(vec![place])), gap);
+    assert_eq!(world.call(&a, 3, &Call::hand_back(vec![place])), gap);
     assert_eq!(world.model, older, "nothing was written");
 }

@@ -96,18 +96,16 @@ fn states(both: &mut Both) -> Result<(), String> {
     let real: BTreeMap<String, String> = items(&all)
         .chunks(2)
         .map(|pair| {
-            let words: Vec<&str> = text(pair.get(1)).splitn(4, ' ').collect();
-            let due = words.get(2).and_then(|due| due.parse::<u64>().ok()).unwrap_or_default();
-            let due = rounded(Duration::from_millis(due.saturating_sub(now)));
-            let line = format!("{:?} {due:?} {:?}", &words[..2], words.get(3));
+            let line = StateLine::parse(bytes(pair.get(1)));
+            let line = line.map(|line| shown(both, 0, line, now));
+            let line = line.unwrap_or_else(|| format!("{pair:?}"));
             (both.given[0].place_text(text(pair.first())), line)
         })
         .collect();
     let mut model = BTreeMap::new();
     for (place, ..) in both.model.jobs(&both.keys) {
-        if let Some((state, error)) = both.model.state(&both.keys, place) {
-            let words = [state.turn.to_string(), state.attempts.to_string()];
-            let line = format!("{:?} {:?} {:?}", words, rounded(state.due_in), Some(error));
+        if let Some(line) = both.model.state(&both.keys, place) {
+            let line = shown(both, 1, line, both.model.now().0);
             model.insert(both.given[1].place_text(&place.to_string()), line);
         }
     }

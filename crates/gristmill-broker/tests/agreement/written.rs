@@ -24,7 +24,7 @@ impl Both {
                     jobs.iter().filter_map(|job| self.settle(side, self.which(job.job)?, job)).collect(),
                 )
             }),
-            plan::Call::HandBack { jobs } => [0, 1].map(|side| Call::HandBack(places(jobs, side))),
+            plan::Call::HandBack { jobs } => [0, 1].map(|side| Call::hand_back(places(jobs, side))),
             plan::Call::Forward { entries } => {
                 let real = self.connection.outbox(&self.keys, 100).await.map_err(|e| e.to_string())?;
                 let model = self.model.outbox(&self.keys, 100);
@@ -59,7 +59,7 @@ impl Both {
         let known = self.jobs.get(index)?;
         let place = *self.given[side].places.get(index)?;
         let stored = self.model.state(&self.keys, *self.given[1].places.get(index)?);
-        let turn = settle.turn.unwrap_or_else(|| stored.map_or(0, |(state, _)| state.turn));
+        let turn = settle.turn.unwrap_or_else(|| stored.map_or(0, |line| line.turn));
         let verdict = match &settle.verdict {
             plan::Verdict::Done { version, entity, emits } => Verdict::Done {
                 version: *version,
@@ -73,7 +73,8 @@ impl Both {
             plan::Verdict::Retry { attempts, delay } => Verdict::Retry {
                 attempts: *attempts,
                 delay: time(*delay),
-                error: "boom: it \u{fffd} broke\nhere".to_owned(),
+                why: Why::Retry,
+                history: Bytes::from_static(b"any \xff bytes\nhere "),
             },
             plan::Verdict::Discard => Verdict::Discard,
             plan::Verdict::Dead { letter, at_ms } => Verdict::Dead {
@@ -81,6 +82,8 @@ impl Both {
                 at: UnixMillis(*at_ms),
                 reason: DeadReason::Exhausted,
                 body: letter_of(index, known, turn),
+                hold: false,
+                acknowledged: false,
             },
         };
         let marked = known.own_id != settle.wrong_mark;

@@ -309,7 +309,7 @@ pub(crate) fn ours(id: &str, key: &str) -> EncodedJob {
 fn verdict_on(entry: &Entry, marked: bool, verdict: Verdict) -> Settle {
     Settle {
         place: entry.place,
-        turn: entry.state.turn,
+        turn: entry.state.turn(),
         id: entry.id.clone(),
         key: entry.key.clone(),
         marked,
@@ -354,7 +354,12 @@ pub(crate) fn emitting(entry: &Entry, jobs: usize) -> Settle {
 }
 
 pub(crate) fn retry(entry: &Entry, delay: Duration) -> Settle {
-    let verdict = Verdict::Retry { attempts: entry.state.attempts + 1, delay, error: "boom".to_owned() };
+    let verdict = Verdict::Retry {
+        attempts: entry.state.attempts() + 1,
+        delay,
+        why: Why::Retry,
+        history: Bytes::from_static(b"boom"),
+    };
     verdict_on(entry, true, verdict)
 }
 
@@ -368,7 +373,7 @@ pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {
         key: entry.key.as_bytes().to_vec(),
         envelope: entry.envelope.to_vec(),
         place: entry.place.to_string(),
-        turn: entry.state.turn,
+        turn: entry.state.turn(),
         reason: DeadReason::Exhausted,
         error: vec!["boom".to_owned()],
         class: None,
@@ -381,6 +386,8 @@ pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {
         at: UnixMillis(1),
         reason: DeadReason::Exhausted,
         body: record.encode().unwrap().into(),
+        hold: false,
+        acknowledged: false,
     };
     verdict_on(entry, true, verdict)
 }

@@ -53,7 +53,7 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
         };
         world.connection.note(&note).await.expect("what a person does is noted");
         let rest = claimed[5..].iter().map(|entry| entry.place).collect();
-        assert_eq!(world.call(&mut a, Call::HandBack(rest)).await, Answer::Done);
+        assert_eq!(world.call(&mut a, Call::hand_back(rest)).await, Answer::Done);
         assert_eq!(world.call(&mut a, Call::Release).await, Answer::Done);
         let mut b = world.acquire("b").await;
         assert_eq!(world.recover(&mut b).await.len(), 6);

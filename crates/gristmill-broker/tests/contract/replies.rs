@@ -128,18 +128,23 @@ fn want_and_renew() {
         };
         let renew = async |tenure: &Tenure, answered| {
             let renew = Renew { keys: world.keys.clone(), fence: tenure.fence.clone(), answered };
-            world.connection.renew(&[renew], HOUR).await.unwrap().remove(0)
+            match world.connection.renew(&[renew], HOUR).await.unwrap().remove(0) {
+                Renewed::Ok { wanted_by, changes, .. } => {
+                    Renewed::Ok { wanted_by, changes, now: UnixMillis(0) }
+                }
+                refused => refused,
+            }
         };
         assert_eq!(want("b", HOUR).await, Wanted::Free);
         let a = world.acquire_for("a", Duration::ZERO).await;
         assert_eq!(want("b", HOUR).await, Wanted::Free, "expired");
-        let ok = Renewed::Ok { wanted_by: None, changes: 0 };
+        let ok = Renewed::Ok { wanted_by: None, changes: 0, now: UnixMillis(0) };
         assert_eq!(renew(&a, 0).await, ok, "expired, and nobody took it");
         assert_eq!(want("a", HOUR).await, Wanted::Mine);
         assert_eq!(want("b", HOUR).await, Wanted::Noted);
         assert_eq!(want("b", HOUR).await, Wanted::Noted, "prolonged");
         assert_eq!(want("c", HOUR).await, Wanted::By(incarnation("b")));
-        let wanted = Renewed::Ok { wanted_by: Some(incarnation("b")), changes: 0 };
+        let wanted = Renewed::Ok { wanted_by: Some(incarnation("b")), changes: 0, now: UnixMillis(0) };
         assert_eq!(renew(&a, 0).await, wanted);
         assert_eq!(renew(&a, 1).await, Renewed::Refused(Refusal::Gap { last: 0 }));
         let again = world.acquire("a").await;
@@ -161,7 +166,7 @@ fn claim() {
         assert_eq!(two.iter().map(|entry| entry.place).collect::<Vec<_>>(), places[..2]);
         assert_eq!((two[1].id.as_bytes(), two[1].key.as_bytes()), (&b"2"[..], &b"k"[..]));
         assert_eq!(two[1].envelope, "envelope of 2");
-        assert!(!two[0].recovered && two[0].state.turn == 0);
+        assert!(!two[0].recovered && two[0].state.turn() == 0);
         let other =
             Tenure { fence: gristmill_broker::Fence { epoch: Epoch(1), ..a.fence.clone() }, number: 0 };
         let claim = Call::Claim { count: 2 };
@@ -184,7 +189,7 @@ fn recover() {
         let mut a = world.acquire_for("a", Duration::ZERO).await;
         let claimed = world.claim(&mut a).await;
         world.settle(&mut a, vec![retry(&claimed[1], HOUR)]).await;
-        assert_eq!(world.call(&mut a, Call::HandBack(vec![places[0]])).await, Answer::Done);
+        assert_eq!(world.call(&mut a, Call::hand_back(vec![places[0]])).await, Answer::Done);
         let mut b = world.acquire("b").await;
         let slice = Call::Recover { cursor: Place::ZERO, count: 2 };
         assert_fenced(&world.call_as(&a.fence, 4, &slice).await, "b");
@@ -194,7 +199,10 @@ fn recover() {
         };
         assert_eq!(next, places[2]);
         assert_eq!(entries.iter().map(|entry| entry.recovered).collect::<Vec<_>>(), [false, true]);
-        assert_eq!((entries[0].state.turn, entries[1].state.turn, entries[1].state.attempts), (0, 1, 1));
+        assert_eq!(
+            (entries[0].state.turn(), entries[1].state.turn(), entries[1].state.attempts()),
+            (0, 1, 1)
+        );
         let due = entries[1].state.due_in;
         assert!(due <= HOUR && due > HOUR - SOON, "{due:?}");
         assert_eq!(world.call_as(&b.fence, b.number, &slice).await, Answer::Already);
@@ -222,11 +230,11 @@ fn hand_back_forward_and_release() {
         let claimed = world.claim(&mut a).await;
         let stale = gristmill_broker::Fence { epoch: Epoch(1), ..a.fence.clone() };
         let waiting = world.enqueue(&[own("3", "k")]).await;
-        for call in [Call::HandBack(places.clone()), Call::Forward(places.clone())] {
+        for call in [Call::hand_back(places.clone()), Call::Forward(places.clone())] {
             assert_fenced(&world.call_as(&stale, 1, &call).await, "a");
             assert_eq!(world.call_as(&a.fence, 3, &call).await, gap(1));
         }
-        let back = Call::HandBack(vec![places[0], waiting[0]]);
+        let back = Call::hand_back(vec![places[0], waiting[0]]);
         assert_eq!(world.call(&mut a, back.clone()).await, Answer::Done);
         assert_eq!(world.call_as(&a.fence, a.number, &back).await, Answer::Done);
         let me = a.fence.consumer();
@@ -242,7 +250,7 @@ fn hand_back_forward_and_release() {
         assert_eq!(world.call(&mut a, forward.clone()).await, Answer::Done);
         assert_eq!(world.call_as(&a.fence, a.number, &forward).await, Answer::Done);
         assert_eq!(world.call(&mut a, Call::Forward(Vec::new())).await, Answer::Done);
-        assert_eq!(world.call(&mut a, Call::HandBack(Vec::new())).await, Answer::Done);
+        assert_eq!(world.call(&mut a, Call::hand_back(Vec::new())).await, Answer::Done);
         assert_eq!(world.connection.outbox(&world.keys, 10).await.unwrap().len(), 1);
 
         assert_eq!(world.call_as(&a.fence, a.number + 2, &Call::Release).await, gap(a.number));

@@ -110,10 +110,10 @@ fn a_repeat_of_an_older_call_does_not_turn_the_number_back() {
         let claimed = world.claim(&mut a).await;
         let settle = Call::Settle(vec![done(&claimed[0])]);
         assert_eq!(settled(world.call(&mut a, settle.clone()).await), [Settled::Done]);
-        for call in [Call::HandBack(vec![places[1]]), Call::Forward(Vec::new())] {
+        for call in [Call::hand_back(vec![places[1]]), Call::Forward(Vec::new())] {
             assert_eq!(world.call(&mut a, call).await, Answer::Done);
         }
-        let repeats = [settle, Call::HandBack(places), Call::Forward(Vec::new())];
+        let repeats = [settle, Call::hand_back(places), Call::Forward(Vec::new())];
         // From the newest to the oldest: the number could only end up too low.
         for (number, call) in (2..).zip(repeats).collect::<Vec<_>>().into_iter().rev() {
             world.call_as(&a.fence, number, &call).await;

@@ -17,7 +17,7 @@ fn v7_what_was_handed_back_is_recovered() {
         let places = world.enqueue(&[own("1", "k"), own("2", "k")]).await;
         let mut a = world.acquire("a").await;
         world.claim(&mut a).await;
-        assert_eq!(world.call(&mut a, Call::HandBack(places)).await, Answer::Done);
+        assert_eq!(world.call(&mut a, Call::hand_back(places)).await, Answer::Done);
         assert_eq!(world.call(&mut a, Call::Release).await, Answer::Done);
         let mut b = world.acquire("b").await;
         assert_eq!(world.claim(&mut b).await, [], "a claim alone never shows them");
@@ -57,7 +57,7 @@ fn v15_every_put_back_is_another_turn() {
         let entry = world.claim(&mut a).await.remove(0);
         let mut now = entry.clone();
         for turn in 0..4 {
-            now.state.turn = turn;
+            now.state.turn() = turn;
             assert_eq!(world.settle(&mut a, vec![retry(&now, Duration::ZERO)]).await, [Settled::Retried]);
         }
         for old in [put(&entry, 1, "old"), retry(&entry, HOUR), dead(&entry, "letter")] {
@@ -65,7 +65,7 @@ fn v15_every_put_back_is_another_turn() {
         }
         let mut b = world.acquire("a").await;
         let recovered = world.recover(&mut b).await.remove(0);
-        assert_eq!((recovered.state.turn, recovered.state.due_in), (4, Duration::ZERO));
+        assert_eq!((recovered.state.turn(), recovered.state.due_in), (4, Duration::ZERO));
         assert_eq!(world.settle(&mut b, vec![put(&recovered, 1, "new")]).await, [Settled::Done]);
         assert_eq!(world.raw(&[b"EXISTS", world.keys.state.as_bytes()]).as_int(), Some(0), "no mark is left");
     });
@@ -79,14 +79,14 @@ fn v16_a_hand_back_does_not_change_the_turn() {
         let entry = world.claim(&mut a).await.remove(0);
         world.settle(&mut a, vec![retry(&entry, Duration::ZERO)]).await;
         for next in ["b", "c"] {
-            assert_eq!(world.call(&mut a, Call::HandBack(places.clone())).await, Answer::Done);
+            assert_eq!(world.call(&mut a, Call::hand_back(places.clone())).await, Answer::Done);
             assert_eq!(world.call(&mut a, Call::Release).await, Answer::Done);
             a = world.acquire(next).await;
             let entry = world.recover(&mut a).await.remove(0);
-            assert_eq!((entry.state.turn, entry.state.attempts), (1, 1));
+            assert_eq!((entry.state.turn(), entry.state.attempts()), (1, 1));
         }
         let mut entry = entry;
-        entry.state.turn = 1;
+        entry.state.turn() = 1;
         assert_eq!(world.settle(&mut a, vec![done(&entry)]).await, [Settled::Done]);
     });
 }
@@ -154,7 +154,7 @@ fn v35_a_mark_lives_as_long_as_its_job_and_a_window_after() {
         let life = world.life_ms(&two);
         assert!(life > WINDOW_MS as i64 - 10_000 && life <= WINDOW_MS as i64, "{life}");
         let mut now = claimed[0].clone();
-        now.state.turn = 1;
+        now.state.turn() = 1;
         assert_eq!(world.settle(&mut a, vec![put(&now, 1, "old")]).await, [Settled::Stale]);
         assert!(world.life_ms(&one) > 0);
     });

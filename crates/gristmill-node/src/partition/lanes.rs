@@ -143,7 +143,8 @@ impl Lanes {
         let holding = self.holding;
         let Some(lane) = self.lane(id) else { return };
         let waits = matches!(lane.state, Head::Backoff { until } if until > now + holding.longest_wait);
-        let job = LaneJob { turn: entry.state.turn, attempts: entry.state.attempts, entry: Arc::new(entry) };
+        let job =
+            LaneJob { turn: entry.state.turn(), attempts: entry.state.attempts(), entry: Arc::new(entry) };
         if waits || !lane.parked.is_empty() || lane.held.len() >= holding.jobs_per_lane {
             lane.parked.push_back(Parked { place, turn: job.turn, attempts: job.attempts });
             self.parked += 1;

@@ -1,6 +1,6 @@
 use super::*;
 use bytes::Bytes;
-use gristmill_broker::JobState;
+use gristmill_broker::{JobState, StateLine};
 use gristmill_job::JobId;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ fn entry(seq: u64, key: &str) -> Entry {
         envelope: Bytes::new(),
         state: JobState::default(),
         recovered: false,
+        returned: false,
     }
 }
 
@@ -60,7 +61,7 @@ fn a_head_in_backoff_blocks_its_own_lane_alone() {
 fn a_recovered_wait_goes_on() {
     let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
     let mut waiting = entry(1, "a");
-    waiting.state = JobState { turn: 2, attempts: 2, due_in: Duration::from_secs(1) };
+    waiting.state = JobState::of(StateLine { turn: 2, attempts: 2, due_ms: 1000, ..StateLine::default() }, 0);
     lanes.push(waiting, now, |_| false);
     assert!(lanes.start_next().is_none());
     lanes.wake_due(now + Duration::from_secs(1));

@@ -5,7 +5,7 @@ use crate::partition::tenure::{Ended, Run};
 use crate::worker::run_queue::lock;
 use gristmill_broker::{Epoch, PartitionKeys};
 use gristmill_handler::Cancellation;
-use gristmill_job::{Place, QueueName};
+use gristmill_job::{Place, QueueName, UnixMillis};
 use ractor::ActorRef;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -28,6 +28,9 @@ pub(crate) struct Shared {
     /// The epoch whose runs may start; 0 for none.
     gate: AtomicU64,
     trusted_until_us: AtomicU64,
+    /// The Redis clock when this process's monotonic clock stood at 0, in µs; 0 before the first renewal. For ages, which
+    /// decide nothing that must be exact.
+    redis_origin_us: AtomicU64,
     /// The highest number of this tenure that was answered.
     pub(crate) answered: AtomicU64,
     ended: Mutex<Vec<Ended>>,
@@ -54,6 +57,7 @@ impl Shared {
             queued: Mutex::default(),
             gate: AtomicU64::new(0),
             trusted_until_us: AtomicU64::new(0),
+            redis_origin_us: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             ended: Mutex::default(),
             told: AtomicBool::new(false),
@@ -83,6 +87,17 @@ impl Shared {
     /// Trusts the lease until then.
     pub(crate) fn trust_until(&self, until: Instant) {
         self.trusted_until_us.store(micros(until), Ordering::SeqCst);
+    }
+
+    /// The Redis clock showed `now` a moment after `sent`.
+    pub(crate) fn redis_clock(&self, now: UnixMillis, sent: Instant) {
+        self.redis_origin_us.store((now.0 * 1000).saturating_sub(micros(sent)), Ordering::SeqCst);
+    }
+
+    /// What the Redis clock shows about now; `None` before the first renewal.
+    pub(crate) fn redis_now(&self, now: Instant) -> Option<UnixMillis> {
+        let origin = self.redis_origin_us.load(Ordering::SeqCst);
+        (origin > 0).then(|| UnixMillis((origin + micros(now)) / 1000))
     }
 
     /// Whether the lease is trusted at `now`.

@@ -162,7 +162,7 @@ impl Tenure {
                     self.rung = self.rung.max(Some(place));
                 }
             }
-            Event::Renewed { wanted } => {
+            Event::Renewed { wanted, .. } => {
                 // A slow look: one claim for every renewal of a partition that may claim.
                 self.news = true;
                 if wanted && self.long_runs.is_empty() {
@@ -178,6 +178,7 @@ impl Tenure {
                 }
             }
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
+            Event::Alone(_) => {}
             Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs),
             Event::Tick => {}
         }
@@ -221,6 +222,7 @@ impl Tenure {
             Answer::Recovered { entries, next } => self.recovered_slice(entries, next, now, actions),
             Answer::Settled { jobs, first } => self.settled(sent, jobs, first, now, actions),
             Answer::Done => self.done(&sent.call, actions),
+            Answer::Taken(_) | Answer::Started(_) | Answer::Counted(_) => {}
         }
     }
 

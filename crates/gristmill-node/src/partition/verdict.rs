@@ -2,6 +2,7 @@
 
 use crate::partition::tenure::Ran;
 use bytes::Bytes;
+use gristmill_broker::state::Why;
 use gristmill_broker::{Emit, Entry, Epoch, Settle, Verdict};
 use gristmill_handler::{Answer, Facts};
 use gristmill_job::{
@@ -31,7 +32,7 @@ impl Judge<'_> {
             }
             // Put back like a failure, one turn further, but nothing is charged.
             Ran::Answered(Answer::Snoozed(wait), facts) => {
-                (Verdict::Retry { attempts, delay: wait, error: "snoozed".into() }, facts)
+                (Verdict::Retry { attempts, delay: wait, why: Why::Snooze, history: Bytes::new() }, facts)
             }
             Ran::Answered(Answer::Discarded(_), facts) => (Verdict::Discard, facts),
             Ran::Refused(reason, error, facts) => {
@@ -39,6 +40,10 @@ impl Judge<'_> {
                 (self.dead(entry, turn, attempts, reason, &failure), facts)
             }
             // Not judged: the caller puts such a job back where it stood.
+            Ran::Hung(error, facts) => {
+                let failure = Failure::new(ErrorClass::Timeout, vec![error]);
+                (self.failed(entry, turn, attempts + 1, failure, &facts), facts)
+            }
             Ran::NotStarted | Ran::Stopped => {
                 let failure = Failure::new(ErrorClass::Unknown, vec!["not run".into()]);
                 let facts = Facts { version: 0, own_id: true, max_attempts: None, kind: None, options: None };
@@ -70,8 +75,8 @@ impl Judge<'_> {
                     let failure = Failure::new(ErrorClass::Permanent, chain);
                     return self.dead(
                         entry,
-                        entry.state.turn,
-                        entry.state.attempts + 1,
+                        entry.state.turn(),
+                        entry.state.attempts() + 1,
                         DeadReason::Permanent,
                         &failure,
                     );
@@ -90,7 +95,7 @@ impl Judge<'_> {
             return self.dead(entry, turn, attempts, DeadReason::Exhausted, &failure);
         }
         let delay = retry.wait(attempts, self.random).max(failure.retry_after.unwrap_or_default());
-        Verdict::Retry { attempts, delay, error: shortened(&failure) }
+        Verdict::Retry { attempts, delay, why: Why::Retry, history: shortened(&failure).into() }
     }
 
     fn dead(
@@ -120,6 +125,8 @@ impl Judge<'_> {
             at: self.wall,
             reason,
             body: Bytes::from(letter.encode().unwrap_or_default()),
+            hold: false,
+            acknowledged: false,
         }
     }
 

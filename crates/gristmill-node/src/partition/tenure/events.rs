@@ -43,13 +43,15 @@ pub(crate) enum Event {
     /// The doorbell rang for an entry at this place.
     Rung(Place),
     /// The lease was renewed; someone may want it. Also the beat of a slow look for work.
-    Renewed { wanted: bool },
+    Renewed { wanted: bool, changes: u64 },
     /// The tenure cannot go on.
     Lost(End),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
     Forwarded { ids: Vec<Place>, more: bool },
     /// Parked jobs of a lane were read, in the order they were asked for.
     Loaded(LaneId, Vec<(Place, Option<Entry>)>),
+    /// Nothing runs in the process, and nothing will start: the job at this place may run alone.
+    Alone(Place),
     /// Some time has passed.
     Tick,
 }
@@ -68,6 +70,10 @@ pub(crate) enum Action {
     Start(Vec<Run>),
     /// Read these parked jobs of a lane.
     Load(LaneId, Vec<Place>),
+    /// The job at this place is to run alone: ask for it. `Alone` answers, once no other run is under way.
+    AskAlone(Place),
+    /// That it runs alone is over, or asked for no more.
+    AloneOver,
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.
@@ -143,6 +149,10 @@ pub(crate) struct Run {
     pub(crate) turn: u32,
     /// 1 for the first run.
     pub(crate) attempt: u32,
+    /// Nothing else may run in the process until it is settled.
+    pub(crate) alone: bool,
+    /// Not the handler runs, but what looks how an interrupted run ended.
+    pub(crate) reconcile: bool,
 }
 
 /// A run that ended, as the workers tell it.
@@ -166,6 +176,8 @@ pub(crate) enum Ran {
     NotStarted,
     /// It was stopped before it answered.
     Stopped,
+    /// It holds its thread and cannot be stopped: given up, with these words. It is told once more when it has ended.
+    Hung(String, Facts),
 }
 
 /// What the shell knows and the machine may not look up.

@@ -83,6 +83,7 @@ fn entry(seq: u64, size: usize) -> Entry {
         envelope: Bytes::from(vec![0; size]),
         state: JobState::default(),
         recovered: false,
+        returned: false,
     }
 }
 

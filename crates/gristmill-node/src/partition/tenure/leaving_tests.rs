@@ -53,6 +53,7 @@ impl Played {
             envelope: Bytes::new(),
             state: JobState::default(),
             recovered: true,
+            returned: false,
         };
         let answer = Answer::Recovered { entries: vec![entry], next: Place::ZERO };
         self.tell(Duration::ZERO, Event::Answered(1, Ok(answer)))
@@ -73,7 +74,7 @@ fn a_wish_during_the_repair_of_a_drain_does_not_end_the_drain() {
     played.tell(Duration::ZERO, Event::Lost(End::Connection));
     played.granted();
     // Every other node wants what a draining node holds.
-    played.tell(Duration::ZERO, Event::Renewed { wanted: true });
+    played.tell(Duration::ZERO, Event::Renewed { wanted: true, changes: 0 });
     assert!(!starts(&played.recovered()));
     for seconds in 1..20 {
         let actions = played.tell(Duration::from_secs(seconds), Event::Tick);

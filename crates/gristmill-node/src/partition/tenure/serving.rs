@@ -55,6 +55,8 @@ impl Tenure {
                     lane,
                     turn: job.turn,
                     attempt: job.attempts + 1,
+                    alone: false,
+                    reconcile: false,
                     entry: job.entry,
                 });
             }
@@ -143,7 +145,7 @@ impl Tenure {
     pub(super) fn release(&mut self, why: Why, actions: &mut Vec<Action>) {
         let places = self.lanes.places();
         for chunk in places.chunks(MAX_JOBS_PER_CALL) {
-            self.send(Call::HandBack(chunk.to_vec()), Vec::new(), actions);
+            self.send(Call::HandBack { places: chunk.to_vec(), stopped: 0 }, Vec::new(), actions);
         }
         if !places.is_empty() {
             actions.push(Action::HandedBack(places.len()));

@@ -185,6 +185,8 @@ impl World {
                 }
                 Action::Listen(_)
                 | Action::Forward
+                | Action::AskAlone(_)
+                | Action::AloneOver
                 | Action::Idle { .. }
                 | Action::Ended(_)
                 | Action::Done(_)
@@ -345,9 +347,9 @@ impl World {
         }
         let wanted = self.faults.handover && self.rng.one_in(6);
         match answer {
-            Renewed::Ok { .. } => {
+            Renewed::Ok { changes, .. } => {
                 self.nodes[n].trusted_until = self.now + TRUST;
-                self.tell(n, Event::Renewed { wanted });
+                self.tell(n, Event::Renewed { wanted, changes });
             }
             Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
             Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),

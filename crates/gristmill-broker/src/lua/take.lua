@@ -1,0 +1,28 @@
+-- take: what lies beside the stream: jobs that came back from the dead, and the keys whose lanes wait for a person.
+-- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)  4 returned (sorted set)  5 returned bodies (hash)  6 held (hash)
+-- ARGV 1 incarnation  2 epoch  3 number of this call  4 after (value of `changes`): only jobs that came back later
+--      5 most jobs  6 cursor of the held keys, '0' first
+-- Reply {'ok', changes, {{place, record, state or '', came back at, } ...}, '1' if there are more jobs, next cursor ('0': the
+--   end), {key, hold ...}, now (ms)} | {'already'} | {'fenced', ..} | {'gap', number}
+--   Between two slices a person may act: whoever is told another value of `changes` reads the held keys again.
+-- Repeated: 'already', and nothing is read; suspicion that the first call raised stands in `state`. The tenure ends.
+redis.call('XACK', KEYS[2], 'workers', '0-0')
+local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number', 'changes')
+if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
+local number = tonumber(lease[3] or '0')
+if tonumber(ARGV[3]) <= number then return {'already'} end
+if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
+redis.call('HSET', KEYS[1], 'number', ARGV[3])
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local rows = redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. ARGV[4], '+inf', 'WITHSCORES', 'LIMIT', '0', ARGV[5])
+local jobs = {}
+for n = 1, #rows, 2 do
+  local place = rows[n]
+  local line = redis.call('HGET', KEYS[3], place)
+  local state = read_state(line)
+  if found_marked(state, ARGV[1], now) then line = write_state(KEYS[3], place, state) end
+  jobs[#jobs + 1] = {place, redis.call('HGET', KEYS[5], place) or '', line or '', string.format('%.0f', tonumber(rows[n + 1]))}
+end
+local held = redis.call('HSCAN', KEYS[6], ARGV[6], 'COUNT', '500')
+return {'ok', lease[4] or '0', jobs, #jobs == tonumber(ARGV[5]) and '1' or '0', held[1], held[2], now}
