@@ -15,7 +15,7 @@ pub enum Absolved {
     Absolved,
     /// Neither was there.
     Nothing,
-    /// The lease is this incarnation's again: nobody else can have charged it.
+    /// Neither was there but perhaps a mark that stays: the lease is this incarnation's again, and the run may be adopted.
     Mine,
 }
 

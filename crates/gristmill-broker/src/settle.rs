@@ -48,6 +48,8 @@ pub enum Verdict {
         delay: Duration,
         /// Why it waits.
         why: Why,
+        /// Whether it is still not known how an interrupted run of it ended.
+        interrupted: bool,
         /// Its attempts so far ([`gristmill_job::History`]), opaque here.
         history: Bytes,
     },
@@ -138,8 +140,9 @@ impl Settle {
                     arguments.arg(emit.job.key.as_bytes()).arg(emit.job.envelope.as_ref());
                 }
             }
-            Verdict::Retry { attempts, delay, why, history } => {
-                arguments.arg(*attempts).arg(millis(*delay)).arg(why.as_str()).arg(history.as_ref());
+            Verdict::Retry { attempts, delay, why, interrupted, history } => {
+                arguments.arg(*attempts).arg(millis(*delay)).arg(why.as_str());
+                arguments.arg(if *interrupted { "1" } else { "0" }).arg(history.as_ref());
             }
             Verdict::Discard => {
                 arguments.arg(marked);

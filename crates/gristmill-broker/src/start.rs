@@ -16,6 +16,10 @@ pub enum How {
     Alone,
     /// Beside others, and only looks what became of an interrupted run, which stays noted as interrupted.
     Look,
+    /// Not after all: the mark goes.
+    Not,
+    /// It did, but was stopped before it answered: the mark goes, and the job is noted as interrupted.
+    Interrupted,
 }
 
 /// One mark to write.
@@ -53,6 +57,8 @@ pub(crate) fn write(guard: Guard<'_>, starts: &[Start]) -> Pipeline {
             How::Beside => "beside",
             How::Alone => "alone",
             How::Look => "look",
+            How::Not => "not",
+            How::Interrupted => "interrupted",
         });
     }
     single(script)

@@ -258,6 +258,23 @@ impl JobState {
         self.line.as_ref().map_or(0, |line| line.attempts)
     }
 
+    /// As it stands after a settle that put the job back; the settle script writes the same.
+    #[must_use]
+    pub fn put_back(&self, attempts: u32, why: Why, interrupted: bool, history: Bytes) -> Self {
+        let before = self.line.as_deref().cloned().unwrap_or_default();
+        let turn = before.turn.saturating_add(1);
+        let (mark, request) = (None, None);
+        let line = StateLine { turn, attempts, due_ms: 0, why, interrupted, mark, request, history, ..before };
+        Self { line: Some(Arc::new(line)), due_in: Duration::ZERO }
+    }
+
+    /// With another note whether a run of it was interrupted.
+    #[must_use]
+    pub fn noted(&self, interrupted: bool) -> Self {
+        let before = self.line.as_deref().cloned().unwrap_or_default();
+        Self { line: Some(Arc::new(StateLine { interrupted, ..before })), due_in: self.due_in }
+    }
+
     /// The line, where there is one.
     #[must_use]
     pub fn line(&self) -> Option<&StateLine> {

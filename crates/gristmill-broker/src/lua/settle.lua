@@ -5,7 +5,7 @@
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 window of a mark after its verdict (ms)
 --      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
 --      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope)
---      'retry' place turn attempts delay(ms) why history      the turn rises by one; due `delay` from now, by this clock
+--      'retry' place turn attempts delay(ms) why interrupted history      the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
 --      'dead'  place turn marked dead_id at(ms) hold('0'|'1') key body      hold: the key's lane waits for a person
 --      'bury'  the same, of a job that was acknowledged before its run
@@ -158,7 +158,7 @@ while at <= #ARGV do
     job.emits, job.write = {}, write_done
     for n = 1, tonumber(count) do job.emits[n] = {take(4)} end
   elseif job.verdict == 'retry' then
-    job.attempts, job.delay, job.why, job.history = take(4)
+    job.attempts, job.delay, job.why, job.interrupted, job.history = take(5)
   elseif job.verdict == 'discard' then
     job.seen = take(1) == '1' and take_key()
     job.write = write_discard
@@ -195,7 +195,7 @@ for n, job in ipairs(jobs) do
       local state = read_state(redis.call('HGET', KEYS[3], job.place))
       state.turn, state.attempts, state.why = string.format('%d', job.turn + 1), job.attempts, job.why
       state.due = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + job.delay)
-      state.mark, state.interrupted, state.request, state.history = '-', '0', '-', job.history
+      state.mark, state.interrupted, state.request, state.history = '-', job.interrupted, '-', job.history
       write_state(KEYS[3], job.place, state)
       has_state, answer = true, 'retried'
     else

@@ -3,6 +3,7 @@
 -- ARGV 1 incarnation  2 epoch  3 number of this call  then three per job: place, turn, how:
 --      'beside' others run in the process · 'alone' none does, and none will until it is settled
 --      'look' as beside, of a run that only looks what became of an interrupted one: it stays noted as interrupted
+--      'not' it was not run after all: the mark goes · 'interrupted' nor to its end: the mark goes, and it is noted
 -- Reply {'ok' | 'already', answer per job} | {'fenced', ..} | {'gap', number}
 --   answer: 'started', 'gone' (claimed no more), 'at_turn N'
 -- Repeated: writes nothing, and answers how each job stands.
@@ -23,8 +24,13 @@ for at = 4, #ARGV, 3 do
   elseif state.turn ~= turn then
     answer = 'at_turn ' .. state.turn
   elseif fresh then
-    if how ~= 'look' then state.interrupted = '0' end
-    state.mark = (how == 'alone' and 'alone' or 'beside') .. me
+    if how == 'beside' or how == 'alone' then state.interrupted = '0' end
+    if how == 'interrupted' then state.interrupted = '1' end
+    if how == 'not' or how == 'interrupted' then
+      state.mark = '-'
+    else
+      state.mark = (how == 'alone' and 'alone' or 'beside') .. me
+    end
     write_state(KEYS[3], place, state)
   end
   answers[#answers + 1] = answer

@@ -99,9 +99,14 @@ impl Partition {
                 continue;
             }
             if fresh {
-                let interrupted = line.interrupted && start.how == How::Look;
+                let interrupted = match start.how {
+                    How::Beside | How::Alone => false,
+                    How::Look | How::Not => line.interrupted,
+                    How::Interrupted => true,
+                };
                 let mark = StartMark { fence: guard.fence.clone(), alone: start.how == How::Alone };
-                self.write_state(start.place, StateLine { interrupted, mark: Some(mark), ..line });
+                let mark = (!matches!(start.how, How::Not | How::Interrupted)).then_some(mark);
+                self.write_state(start.place, StateLine { interrupted, mark, ..line });
             }
             answers.push(Marked::Started);
         }
@@ -109,15 +114,14 @@ impl Partition {
     }
 
     pub(super) fn absolve(&mut self, run: &Fence, turn: u32, place: Place) -> Absolved {
-        if self.lease.owner == run.incarnation.as_str() {
-            return Absolved::Mine;
-        }
-        let Some(mut line) = self.state.get(&place).cloned() else { return Absolved::Nothing };
-        let marked = line.mark.take_if(|mark| mark.alone && mark.fence == *run).is_some();
+        let mine = self.lease.owner == run.incarnation.as_str();
+        let nothing = if mine { Absolved::Mine } else { Absolved::Nothing };
+        let Some(mut line) = self.state.get(&place).cloned() else { return nothing };
+        let marked = line.mark.take_if(|mark| !mine && mark.alone && mark.fence == *run).is_some();
         let charges = line.crashes.len();
         line.crashes.retain(|crash| (&crash.fence, crash.turn) != (run, turn));
         if !marked && line.crashes.len() == charges {
-            return Absolved::Nothing;
+            return nothing;
         }
         self.write_state(place, line);
         Absolved::Absolved

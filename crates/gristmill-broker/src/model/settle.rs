@@ -68,14 +68,14 @@ impl Partition {
             return Settled::Gone;
         }
         let settled = match &job.verdict {
-            Verdict::Retry { attempts, delay, why, history } => {
+            Verdict::Retry { attempts, delay, why, interrupted, history } => {
                 let before = self.state.get(&job.place).cloned().unwrap_or_default();
                 let line = StateLine {
                     turn: job.turn.saturating_add(1),
                     attempts: *attempts,
                     due_ms: now_ms.saturating_add(millis(*delay)),
                     why: *why,
-                    interrupted: false,
+                    interrupted: *interrupted,
                     mark: None,
                     request: None,
                     history: history.clone(),
