@@ -16,6 +16,8 @@ pub enum How {
     Alone,
     /// Beside others, and only looks what became of an interrupted run, which stays noted as interrupted.
     Look,
+    /// Both.
+    LookAlone,
     /// Not after all: the mark goes.
     Not,
     /// It did, but was stopped before it answered: the mark goes, and the job is noted as interrupted.
@@ -57,6 +59,7 @@ pub(crate) fn write(guard: Guard<'_>, starts: &[Start]) -> Pipeline {
             How::Beside => "beside",
             How::Alone => "alone",
             How::Look => "look",
+            How::LookAlone => "look_alone",
             How::Not => "not",
             How::Interrupted => "interrupted",
         });

@@ -15,9 +15,11 @@ pub(crate) struct Counters {
     rejected: AtomicU64,
     fenced: AtomicU64,
     handed_back: AtomicU64,
-    ends: [AtomicU64; 9],
+    ends: [AtomicU64; 10],
     heartbeat_late_ms: AtomicU64,
     restarts: AtomicU64,
+    repaired: AtomicU64,
+    unstarted: AtomicU64,
 }
 
 /// A snapshot of what a node has counted since it started.
@@ -47,6 +49,10 @@ pub struct Counts {
     pub heartbeat_late_ms: u64,
     /// Actors that failed and were started again.
     pub restarts: u64,
+    /// Jobs and keys that waited for nothing, or were lost sight of, and were found.
+    pub repaired: u64,
+    /// Jobs that may run at most once, acknowledged and never started.
+    pub unstarted: u64,
 }
 
 impl Counts {
@@ -58,7 +64,7 @@ impl Counts {
     }
 }
 
-const ENDS: [End; 9] = [
+const ENDS: [End; 10] = [
     End::Handover,
     End::Drain,
     End::Fenced,
@@ -67,6 +73,7 @@ const ENDS: [End; 9] = [
     End::Unknown,
     End::Trust,
     End::Disagreement,
+    End::Census,
     End::Error,
 ];
 
@@ -105,6 +112,14 @@ impl Counters {
         self.heartbeat_late_ms.fetch_max(ms, Ordering::Relaxed);
     }
 
+    pub(crate) fn repaired(&self, things: u64) {
+        self.repaired.fetch_add(things, Ordering::Relaxed);
+    }
+
+    pub(crate) fn unstarted(&self, jobs: usize) {
+        self.unstarted.fetch_add(jobs as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn restarted(&self) {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
@@ -128,6 +143,8 @@ impl Counters {
                 .collect(),
             heartbeat_late_ms: read(&self.heartbeat_late_ms),
             restarts: read(&self.restarts),
+            repaired: read(&self.repaired),
+            unstarted: read(&self.unstarted),
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
 use crate::partition::Surroundings;
 use crate::partition::lanes::Holding;
+use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
@@ -15,6 +16,7 @@ use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
 use gristmill_handler::{Registry, RegistryError};
+use gristmill_job::RetryBudget;
 use ractor::{Actor, ActorRef};
 use std::fmt;
 use std::sync::Arc;
@@ -136,7 +138,7 @@ impl Node {
             seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
         });
-        let queues = serve(&config, definitions);
+        let queues = serve(&config, &registry, definitions);
         let (failing, failed) = mpsc::unbounded_channel();
         let arguments = supervisor::Arguments {
             queues: queues.clone(),
@@ -313,6 +315,8 @@ async fn again(why: &str) {
 /// Connections that carry the calls of tenures. One would do; but the library reads a connection's answers in one task, and
 /// several let it keep up with Redis.
 const LINES: usize = 4;
+/// Between two counts of what a partition holds.
+const CENSUS_EVERY: Duration = Duration::from_secs(30);
 /// Jobs of one key that are held in memory; the others are parked.
 const LANE_JOBS: usize = 32;
 /// A key that waits for longer is parked as a whole.
@@ -320,7 +324,12 @@ const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
 /// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
 const PARKED_JOBS: usize = 250_000;
 
-fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> {
+fn serve(config: &NodeConfig, registry: &Registry, definitions: Vec<QueueDefinition>) -> Vec<Served> {
+    let (asked, most) = (registry.clone(), config.max_envelope_bytes);
+    let rules = match registry.has_rules() {
+        true => Rules::new(move |envelope| asked.rule(envelope, most)),
+        false => Rules::default(),
+    };
     let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();
     // The node's bytes are shared by its partitions, but each may hold at least one job of the largest size.
     let window_bytes = (config.window_bytes / partitions.max(1)).max(config.max_envelope_bytes);
@@ -337,7 +346,16 @@ fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> 
             claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
             recover_jobs: 100,
             handover_wait: config.handover_wait,
-            retry: queue.retry.clone(),
+            census_every: CENSUS_EVERY,
+            policy: Policy {
+                retry: queue.retry.clone(),
+                crash_budget: 3,
+                hold: false,
+                unknown_kind_wait: Duration::from_secs(3600),
+                max_envelope_bytes: config.max_envelope_bytes,
+                budget: Budget::new(RetryBudget::default(), Instant::now()),
+                rules: rules.clone(),
+            },
         },
     };
     definitions.into_iter().zip(&config.queues).map(serve_one).collect()

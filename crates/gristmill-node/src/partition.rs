@@ -8,9 +8,11 @@ mod errands;
 mod key_hasher;
 pub(crate) mod lanes;
 mod line;
+pub(crate) mod policy;
 pub(crate) mod shared;
 pub(crate) mod tenure;
 mod verdict;
+mod way;
 
 use crate::counters::Counters;
 use crate::doorbell::Doorbell;
@@ -98,6 +100,14 @@ pub(crate) struct Arguments {
     pub(crate) around: Arc<Surroundings>,
 }
 
+/// A run that was alone when its tenure ended; see [`tenure::Action::Orphaned`].
+#[derive(Debug, Clone, Copy)]
+struct Orphan {
+    place: Place,
+    turn: u32,
+    epoch: Epoch,
+}
+
 pub(crate) struct State {
     myself: ActorRef<Message>,
     shared: Arc<Shared>,
@@ -112,6 +122,8 @@ pub(crate) struct State {
     wake_at: Option<(Instant, u64)>,
     wakes: u64,
     actions: Vec<Action>,
+    /// Runs that may be charged with a death that did not happen.
+    orphans: Vec<Orphan>,
     /// Runs of an actor that failed before this one are still alive: nothing is served until they ended.
     inherits_runs: bool,
 }
@@ -152,6 +164,7 @@ impl Actor for Partition {
             wake_at: None,
             wakes: 0,
             actions: Vec::new(),
+            orphans: Vec::new(),
             inherits_runs,
         })
     }
@@ -215,9 +228,11 @@ impl Actor for Partition {
 impl State {
     fn decide(&mut self, event: Event) {
         let instant = Instant::now();
+        let wall = UnixMillis::from_system(SystemTime::now());
         let now = Now {
             instant,
-            wall: UnixMillis::from_system(SystemTime::now()),
+            wall,
+            redis: self.shared.redis_now(instant).unwrap_or(wall),
             trusted: self.shared.trusted(instant),
             random: rand::random(),
         };
@@ -257,6 +272,9 @@ impl State {
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
                 Action::AskAlone(_) | Action::AloneOver => {}
+                Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
+                Action::Repaired(things) => self.repaired(things),
+                Action::Unstarted(jobs) => self.unstarted(jobs),
                 Action::WakeAt(at) => self.wake_at(at),
                 Action::Idle { end, released } => {
                     if let Some(end) = end {
@@ -293,6 +311,18 @@ impl State {
         }
     }
 
+    fn repaired(&self, things: u64) {
+        self.around.counters.repaired(things);
+        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
+        tracing::error!(queue, partition, things, "found jobs or keys that waited for nothing, and repaired them");
+    }
+
+    fn unstarted(&self, jobs: usize) {
+        self.around.counters.unstarted(jobs);
+        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
+        tracing::error!(queue, partition, jobs, "jobs that may run at most once were acknowledged, and are lost unrun");
+    }
+
     fn ended(&self, end: End) {
         self.around.counters.tenure_ended(end);
         let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
@@ -310,12 +340,14 @@ impl State {
                 self.before.owner = fence.incarnation.as_str().to_owned();
                 self.before.epoch = epoch.to_string();
                 self.granted = Some((fence, connection, sent));
+                self.absolve();
                 self.decide(Event::Acquired(Ok(epoch)));
             }
             Ok((Acquired::Held { owner, epoch, left, wanted_by }, ..)) => {
                 self.before.owner = owner.as_str().to_owned();
                 self.before.epoch = epoch.to_string();
                 self.report(Look::Held { owner, left, wanted_by });
+                self.absolve();
                 self.decide(Event::Acquired(Err(())));
             }
             Ok((Acquired::Differs { partitions }, ..)) => {

@@ -3,7 +3,8 @@
 -- ARGV 1 incarnation  2 epoch  3 number of this call  then three per job: place, turn, how:
 --      'beside' others run in the process · 'alone' none does, and none will until it is settled
 --      'look' as beside, of a run that only looks what became of an interrupted one: it stays noted as interrupted
---      'not' it was not run after all: the mark goes · 'interrupted' nor to its end: the mark goes, and it is noted
+--      'look_alone' both · 'not' it was not run after all: the mark goes
+--      'interrupted' it was, but not to its end: the mark goes, and it is noted as interrupted
 -- Reply {'ok' | 'already', answer per job} | {'fenced', ..} | {'gap', number}
 --   answer: 'started', 'gone' (claimed no more), 'at_turn N'
 -- Repeated: writes nothing, and answers how each job stands.
@@ -29,7 +30,7 @@ for at = 4, #ARGV, 3 do
     if how == 'not' or how == 'interrupted' then
       state.mark = '-'
     else
-      state.mark = (how == 'alone' and 'alone' or 'beside') .. me
+      state.mark = ((how == 'alone' or how == 'look_alone') and 'alone' or 'beside') .. me
     end
     write_state(KEYS[3], place, state)
   end

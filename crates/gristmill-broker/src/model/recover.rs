@@ -101,10 +101,10 @@ impl Partition {
             if fresh {
                 let interrupted = match start.how {
                     How::Beside | How::Alone => false,
-                    How::Look | How::Not => line.interrupted,
+                    How::Look | How::LookAlone | How::Not => line.interrupted,
                     How::Interrupted => true,
                 };
-                let mark = StartMark { fence: guard.fence.clone(), alone: start.how == How::Alone };
+                let mark = StartMark { fence: guard.fence.clone(), alone: matches!(start.how, How::Alone | How::LookAlone) };
                 let mark = (!matches!(start.how, How::Not | How::Interrupted)).then_some(mark);
                 self.write_state(start.place, StateLine { interrupted, mark, ..line });
             }

@@ -5,8 +5,17 @@ use gristmill_broker::{Call, Entry};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The lanes a settle is for, in the order of its jobs.
-pub(crate) type Lanes = Vec<(LaneId, Arc<Entry>)>;
+/// What one job of a settle or start is for.
+#[derive(Debug)]
+pub(crate) struct OnAnswer {
+    pub(crate) lane: LaneId,
+    pub(crate) entry: Arc<Entry>,
+    /// The settle acknowledges a job that is to run yet.
+    pub(crate) acknowledges: bool,
+}
+
+/// The lanes a settle or start is for, in the order of its jobs.
+pub(crate) type Lanes = Vec<OnAnswer>;
 
 /// A call without an answer.
 #[derive(Debug)]
@@ -42,6 +51,11 @@ impl Calls {
         let again = (sent.number, sent.call.clone());
         self.under_way.push_front(sent);
         again
+    }
+
+    /// Whether every call without an answer was sent after this one.
+    pub(crate) fn all_behind(&self, number: u64) -> bool {
+        self.under_way.iter().all(|sent| sent.number > number)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

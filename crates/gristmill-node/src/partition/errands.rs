@@ -2,15 +2,17 @@
 //! comes back with a message; one that comes too late is dropped by its epoch or its number.
 
 use super::tenure::Event;
-use super::{AcquireAnswer, Message, State, line};
+use super::{AcquireAnswer, Message, Orphan, State, line};
 use crate::partition::lanes::LaneId;
 use gristmill_broker::lease::acquire::{Acquire, Acquired};
-use gristmill_broker::{CallError, Epoch};
+use gristmill_broker::{CallError, Epoch, Fence};
 use gristmill_job::Place;
 use std::time::{Duration, Instant};
 
 /// Between two tries to read parked jobs.
 const LOAD_AGAIN: Duration = Duration::from_millis(100);
+/// Between two tries to take back a charge.
+const ABSOLVE_AGAIN: Duration = Duration::from_secs(1);
 /// Between two tries to enqueue what lies in the outbox.
 const FORWARD_AGAIN: Duration = Duration::from_secs(1);
 
@@ -49,6 +51,30 @@ impl State {
             };
             let _ = myself.cast(Message::Acquired(request, Box::new(AcquireAnswer { before, outcome })));
         });
+    }
+
+    /// Takes back what the next owner of the partition made, or will make, of runs that were alone: this process lives.
+    pub(super) fn absolve(&mut self) {
+        for orphan in std::mem::take(&mut self.orphans) {
+            let Orphan { place, turn, epoch } = orphan;
+            let (around, keys, partition) = (self.around.clone(), self.shared.keys.clone(), self.shared.partition);
+            tokio::spawn(async move {
+                let run = Fence { incarnation: around.incarnation.clone(), epoch };
+                loop {
+                    let connection = around.line_of(partition).connected().await;
+                    match connection.absolve(&keys, &run, turn, place).await {
+                        Ok(absolved) => {
+                            tracing::info!(%place, ?absolved, "a run that was alone lost its lease, not its process");
+                            return;
+                        }
+                        Err(error) => {
+                            tracing::warn!(%place, %error, "a false charge cannot be taken back now, will try again");
+                            tokio::time::sleep(ABSOLVE_AGAIN).await;
+                        }
+                    }
+                }
+            });
+        }
     }
 
     /// Reads parked jobs again, until Redis answers or the tenure is over.

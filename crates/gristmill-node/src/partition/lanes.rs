@@ -1,26 +1,33 @@
 //! The lanes of a partition: each key's waiting jobs, in order of place. Pure.
 //!
 //! ```text
-//!            start              answer of the run           settle answered: done, dead …
-//!   Ready ──────────▶ Running ───────────────────▶ Settling ─────────────────────────────▶ the next job is Ready
-//!     ▲  │               │ not started, stopped        │ retried
-//!     │  │ not here      └─▶ Ready                     ▼
-//!     │  └─────▶ Loading ─▶ Ready                   Backoff
-//!     └──────────────────────── due ───────────────────┘
+//!            start      start mark written       answer of the run         settle answered: done, dead …
+//!   Ready ──────────▶ Marking ──▶ Running ───────────────────▶ Settling ──────────────────────────▶ the next job
+//!     ▲ ▲ └──────────────────────▶  │ not started, stopped      │ retried
+//!     │ └─ granted ─ Alone          └─▶ Ready                   ▼
+//!     │ not here                                             Backoff ── due ──▶ Ready
+//!     └──────▶ Loading ──▶ Ready        a dead letter that holds its key ──▶ Held ── a person ──▶ Ready
 //! ```
 //!
 //! One job of a key runs at a time; a failing head blocks its lane and no other. A lane is `Blocked` while a run of an
-//! earlier tenure with its key has not ended in this process.
+//! earlier tenure with its key has not ended in this process, and `Alone` while its head waits until nothing else runs.
 //!
-//! Only the first jobs of a lane are held here. The others are *parked*: claimed, and remembered by their place alone; so
-//! are all jobs of a lane whose head waits for long. Parked jobs stay where they are in Redis, keep their place, and are
+//! Only the first jobs of a lane are held in memory. The others are *parked*: claimed, and remembered by their place alone;
+//! so are all jobs of a lane whose head waits for long. Parked jobs stay where they are in Redis, keep their place, and are
 //! read again when their turn comes near. So a key with a hundred thousand jobs behind a failing head costs other keys
 //! nothing, and this process a few bytes each.
+//!
+//! Here: jobs in, heads out, and what becomes of them. `parking` is what is read again, `keys` what stops whole lanes.
+
+mod keys;
+mod parking;
 
 use crate::partition::key_hasher::KeyHasher;
 use gristmill_broker::Entry;
+use gristmill_broker::state::JobState;
 use gristmill_job::{Key, Place};
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,15 +42,29 @@ pub(crate) enum Head {
     Ready,
     /// Parked, and being read.
     Loading,
+    /// It will run when its start mark is written.
+    Marking,
+    /// It will run when nothing else does.
+    Alone,
     Running,
     Settling,
     Backoff {
         until: Instant,
     },
+    /// An earlier run of its key has not ended in this process.
     Blocked,
+    /// Its key waits for a person.
+    Held,
 }
 
-/// What is held of a lane.
+impl Head {
+    /// Whether it is being run or settled, or about to be.
+    fn is_active(self) -> bool {
+        matches!(self, Self::Marking | Self::Running | Self::Settling)
+    }
+}
+
+/// What is held of a lane in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holding {
     /// Jobs of one lane that are held; the others are parked.
@@ -52,35 +73,54 @@ pub(crate) struct Holding {
     pub(crate) longest_wait: Duration,
 }
 
-/// A job that is held.
+/// A job that is held in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneJob {
+    /// With what is stored about it, as of its last settle.
     pub(crate) entry: Arc<Entry>,
-    pub(crate) turn: u32,
-    pub(crate) attempts: u32,
+    /// Not before then.
+    due: Option<Instant>,
+    /// Whether its start mark stands.
+    pub(crate) marked: bool,
+    /// Whether its run was stopped hard.
+    pub(crate) stopped: bool,
+    /// Whether it was acknowledged before its run: Redis knows it no more.
+    pub(crate) acknowledged: bool,
 }
 
-/// A job that is parked.
-#[derive(Debug, Clone, Copy)]
-struct Parked {
-    place: Place,
-    turn: u32,
-    attempts: u32,
+impl LaneJob {
+    fn new(entry: Entry, now: Instant) -> Self {
+        let due = (!entry.state.due_in.is_zero()).then(|| now + entry.state.due_in);
+        Self { entry: Arc::new(entry), due, marked: false, stopped: false, acknowledged: false }
+    }
+
+    pub(crate) fn turn(&self) -> u32 {
+        self.entry.state.turn()
+    }
 }
 
-/// The held jobs come before the parked ones; a lane has at least one job.
+/// The jobs in memory come before the parked ones; a lane has at least one job.
 #[derive(Debug)]
 struct Lane {
     key: Key,
     state: Head,
-    held: VecDeque<LaneJob>,
-    parked: VecDeque<Parked>,
+    jobs: VecDeque<LaneJob>,
+    parked: VecDeque<Place>,
     loading: bool,
 }
 
 impl Lane {
+    /// Whether none of its jobs is worth holding in memory now.
+    fn is_parked(&self, holding: Holding, now: Instant) -> bool {
+        match self.state {
+            Head::Backoff { until } => until > now + holding.longest_wait,
+            Head::Held => true,
+            _ => false,
+        }
+    }
+
     fn place(&self) -> Option<Place> {
-        self.held.front().map(|job| job.entry.place).or_else(|| self.parked.front().map(|job| job.place))
+        self.jobs.front().map(|job| job.entry.place).or_else(|| self.parked.front().copied())
     }
 }
 
@@ -91,12 +131,17 @@ pub(crate) struct Lanes {
     free: Vec<LaneId>,
     by_key: HashMap<Key, LaneId, BuildHasherDefault<KeyHasher>>,
     ready: VecDeque<LaneId>,
-    due: BinaryHeap<std::cmp::Reverse<(Instant, LaneId, Place)>>,
-    to_load: Vec<LaneId>,
+    due: BinaryHeap<Reverse<(Instant, LaneId, Place)>>,
+    to_load: Vec<(LaneId, usize)>,
+    /// Keys with a run of an earlier tenure that has not ended. They outlive the lanes.
+    blocked: HashSet<Key>,
+    /// Keys that wait for a person.
+    held: HashSet<Key>,
     jobs: usize,
     parked: usize,
     bytes: usize,
     active: usize,
+    acknowledged: usize,
     highest: Place,
 }
 
@@ -115,75 +160,108 @@ impl Lanes {
             ready: VecDeque::new(),
             due: BinaryHeap::new(),
             to_load: Vec::new(),
+            blocked: HashSet::new(),
+            held: HashSet::new(),
             jobs: 0,
             parked: 0,
             bytes: 0,
             active: 0,
+            acknowledged: 0,
             highest: Place::ZERO,
         }
     }
 
-    /// Throws everything away.
+    /// Throws everything away but the keys whose runs have not ended.
     pub(crate) fn clear(&mut self) {
-        *self = Self::new(self.holding);
+        let blocked = std::mem::take(&mut self.blocked);
+        *self = Self { blocked, ..Self::new(self.holding) };
     }
 
-    /// Puts a job behind the others of its key. Jobs come in order of place; one that came before is passed over.
-    /// `blocked` tells whether a run of an earlier tenure with this key is still alive.
-    pub(crate) fn push(&mut self, entry: Entry, now: Instant, blocked: impl FnOnce(&Key) -> bool) {
+    /// Puts a job of the stream behind the others of its key. Jobs come in order of place; one that came before is passed
+    /// over.
+    pub(crate) fn push(&mut self, entry: Entry, now: Instant) {
         if entry.place <= self.highest {
             return;
         }
         self.highest = entry.place;
-        let (place, due_in) = (entry.place, entry.state.due_in);
-        let id = match self.by_key.get(&entry.key) {
-            Some(id) => *id,
-            None => self.open(&entry.key, due_in, place, now, blocked),
+        let Some(id) = self.by_key.get(&entry.key).copied() else {
+            self.open(LaneJob::new(entry, now), now);
+            return;
         };
         let holding = self.holding;
         let Some(lane) = self.lane(id) else { return };
-        let waits = matches!(lane.state, Head::Backoff { until } if until > now + holding.longest_wait);
-        let job =
-            LaneJob { turn: entry.state.turn(), attempts: entry.state.attempts(), entry: Arc::new(entry) };
-        if waits || !lane.parked.is_empty() || lane.held.len() >= holding.jobs_per_lane {
-            lane.parked.push_back(Parked { place, turn: job.turn, attempts: job.attempts });
+        if !lane.parked.is_empty() || lane.jobs.len() >= holding.jobs_per_lane || lane.is_parked(holding, now) {
+            lane.parked.push_back(entry.place);
             self.parked += 1;
         } else {
+            let job = LaneJob::new(entry, now);
             let weight = weight(&job.entry);
-            lane.held.push_back(job);
+            lane.jobs.push_back(job);
             self.jobs += 1;
             self.bytes += weight;
         }
     }
 
-    fn open(
-        &mut self,
-        key: &Key,
-        due_in: Duration,
-        place: Place,
-        now: Instant,
-        blocked: impl FnOnce(&Key) -> bool,
-    ) -> LaneId {
+    /// Puts a job that came back from the dead at its place: before every job of its key that came later and does not run.
+    pub(crate) fn insert(&mut self, entry: Entry, now: Instant) {
+        let place = entry.place;
+        let Some(id) = self.by_key.get(&entry.key).copied() else {
+            self.open(LaneJob::new(entry, now), now);
+            return;
+        };
+        let holding = self.holding;
+        let Some(lane) = self.lane(id) else { return };
+        let known = lane.jobs.iter().any(|job| job.entry.place == place);
+        if known || lane.parked.binary_search(&place).is_ok() {
+            return;
+        }
+        let first = usize::from(lane.state.is_active());
+        let later = |job: &LaneJob| job.entry.place > place;
+        let at = lane.jobs.iter().skip(first).position(later).map_or(lane.jobs.len(), |at| at + first);
+        let new_head = !lane.state.is_active() && lane.place().is_none_or(|head| place < head);
+        if (at < lane.jobs.len() || lane.parked.is_empty()) && !lane.is_parked(holding, now) {
+            let job = LaneJob::new(entry, now);
+            let mut bytes = weight(&job.entry);
+            lane.jobs.insert(at, job);
+            let mut jobs = 1;
+            if lane.jobs.len() > holding.jobs_per_lane
+                && let Some(last) = lane.jobs.pop_back()
+            {
+                lane.parked.push_front(last.entry.place);
+                (jobs, bytes) = (0, bytes.wrapping_sub(weight(&last.entry)));
+            }
+            self.parked += 1 - jobs;
+            self.jobs += jobs;
+            self.bytes = self.bytes.wrapping_add(bytes);
+        } else {
+            let at = lane.parked.partition_point(|parked| *parked < place);
+            lane.parked.insert(at, place);
+            self.parked += 1;
+        }
+        if new_head {
+            self.next_head(id, now);
+        }
+    }
+
+    fn open(&mut self, job: LaneJob, now: Instant) {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             LaneId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
         });
-        let state = if blocked(key) {
-            Head::Blocked
-        } else if due_in.is_zero() {
-            self.ready.push_back(id);
-            Head::Ready
-        } else {
-            let until = now + due_in;
-            self.due.push(std::cmp::Reverse((until, id, place)));
-            Head::Backoff { until }
-        };
+        self.jobs += 1;
+        self.bytes += weight(&job.entry);
         // A copy of its own: the key of an entry holds on to the whole entry.
-        let key = Key::from_stored(bytes::Bytes::copy_from_slice(key.as_bytes()));
-        let (held, parked) = (VecDeque::new(), VecDeque::new());
-        self.slots[id.0 as usize] = Some(Lane { key: key.clone(), state, held, parked, loading: false });
+        let key = Key::from_stored(bytes::Bytes::copy_from_slice(job.entry.key.as_bytes()));
+        let lane = Lane {
+            key: key.clone(),
+            state: Head::Ready,
+            jobs: VecDeque::from([job]),
+            parked: VecDeque::new(),
+            loading: false,
+        };
+        self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
-        id
+        self.next_head(id, now);
     }
 
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
@@ -194,10 +272,10 @@ impl Lanes {
         self.slots.get(id.0 as usize).and_then(Option::as_ref)
     }
 
-    /// The head of a lane and where it stands, if it is held and the job at this place.
+    /// The head of a lane and where it stands, if it is in memory and the job at this place.
     pub(crate) fn head(&self, id: LaneId, place: Place) -> Option<(&LaneJob, Head)> {
         let lane = self.look(id)?;
-        let head = lane.held.front()?;
+        let head = lane.jobs.front()?;
         (head.entry.place == place).then_some((head, lane.state))
     }
 
@@ -206,16 +284,49 @@ impl Lanes {
         self.by_key.get(key).copied()
     }
 
-    /// The head of a lane, if it is held.
+    /// The head of a lane, if it is in memory.
     pub(crate) fn head_of(&self, id: LaneId) -> Option<&LaneJob> {
-        self.look(id)?.held.front()
+        self.look(id)?.jobs.front()
+    }
+
+    /// The same, to note something about it.
+    pub(crate) fn head_mut(&mut self, id: LaneId) -> Option<&mut LaneJob> {
+        self.lane(id)?.jobs.front_mut()
+    }
+
+    /// Another job may be the head now, or the head may stand otherwise: says where it stands.
+    fn next_head(&mut self, id: LaneId, now: Instant) {
+        let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        // Most partitions hold and block nothing; their keys are not looked up.
+        let held = !self.held.is_empty() && self.held.contains(&lane.key);
+        let blocked = !self.blocked.is_empty() && self.blocked.contains(&lane.key);
+        let due = lane.jobs.front().and_then(|job| job.due).filter(|due| *due > now);
+        let place = lane.place().unwrap_or(Place::ZERO);
+        match due {
+            _ if held => {
+                lane.state = Head::Held;
+                self.park(id);
+            }
+            _ if blocked => lane.state = Head::Blocked,
+            Some(until) => {
+                lane.state = Head::Backoff { until };
+                self.due.push(Reverse((until, id, place)));
+                if until > now + self.holding.longest_wait {
+                    self.park(id);
+                }
+            }
+            None => {
+                lane.state = Head::Ready;
+                self.ready.push_back(id);
+            }
+        }
     }
 
     /// The next head to start; it is `Running` from here on.
     pub(crate) fn start_next(&mut self) -> Option<(LaneId, LaneJob)> {
         while let Some(id) = self.ready.pop_front() {
             let Some(lane) = self.lane(id).filter(|lane| lane.state == Head::Ready) else { continue };
-            if let Some(job) = lane.held.front().cloned() {
+            if let Some(job) = lane.jobs.front().cloned() {
                 lane.state = Head::Running;
                 self.active += 1;
                 return Some((id, job));
@@ -231,64 +342,6 @@ impl Lanes {
         !self.ready.is_empty()
     }
 
-    fn load(&mut self, id: LaneId) {
-        if let Some(lane) = self.lane(id)
-            && !lane.loading
-            && !lane.parked.is_empty()
-        {
-            lane.loading = true;
-            self.to_load.push(id);
-        }
-    }
-
-    /// Which parked jobs to read now, per lane, `most` of each.
-    pub(crate) fn take_loads(&mut self, most: usize) -> Vec<(LaneId, Vec<Place>)> {
-        let lanes = std::mem::take(&mut self.to_load);
-        let count = self.holding.jobs_per_lane.min(most.max(1));
-        let places = |id: &LaneId| self.look(*id).map(|lane| (*id, lane.parked.iter().take(count)));
-        lanes.iter().filter_map(places).map(|(id, jobs)| (id, jobs.map(|job| job.place).collect())).collect()
-    }
-
-    /// Parked jobs were read, in the order they were asked for. One that is not there any more (someone deleted it) is
-    /// passed over.
-    pub(crate) fn loaded(&mut self, id: LaneId, jobs: Vec<(Place, Option<Entry>)>) {
-        let Some(lane) = self.lane(id) else { return };
-        lane.loading = false;
-        let (mut held, mut bytes, mut gone) = (0, 0, 0);
-        for (place, entry) in jobs {
-            let Some(parked) = lane.parked.front().copied().filter(|parked| parked.place == place) else {
-                break;
-            };
-            lane.parked.pop_front();
-            gone += 1;
-            if let Some(entry) = entry {
-                held += 1;
-                bytes += weight(&entry);
-                lane.held.push_back(LaneJob {
-                    entry: Arc::new(entry),
-                    turn: parked.turn,
-                    attempts: parked.attempts,
-                });
-            }
-        }
-        let (state, none_left) = (lane.state, lane.held.is_empty() && lane.parked.is_empty());
-        self.jobs += held;
-        self.bytes += bytes;
-        self.parked -= gone;
-        if none_left {
-            self.close(id);
-        } else if state == Head::Loading {
-            self.set_ready(id);
-        }
-    }
-
-    fn set_ready(&mut self, id: LaneId) {
-        if let Some(lane) = self.lane(id) {
-            lane.state = Head::Ready;
-            self.ready.push_back(id);
-        }
-    }
-
     fn close(&mut self, id: LaneId) {
         if let Some(lane) = self.slots.get_mut(id.0 as usize).and_then(Option::take) {
             self.by_key.remove(&lane.key);
@@ -296,49 +349,71 @@ impl Lanes {
         }
     }
 
+    fn set(&mut self, id: LaneId, state: Head) {
+        let Some(lane) = self.lane(id) else { return };
+        let (was, is) = (lane.state.is_active(), state.is_active());
+        lane.state = state;
+        self.active = self.active + usize::from(is) - usize::from(was);
+    }
+
+    /// Its start mark is being written.
+    pub(crate) fn marking(&mut self, id: LaneId) {
+        self.set(id, Head::Marking);
+    }
+
+    /// It waits until nothing else runs.
+    pub(crate) fn alone(&mut self, id: LaneId) {
+        self.set(id, Head::Alone);
+    }
+
+    /// Its start mark stands: it runs.
+    pub(crate) fn marked(&mut self, id: LaneId) {
+        self.set(id, Head::Running);
+        if let Some(job) = self.head_mut(id) {
+            job.marked = true;
+        }
+    }
+
+    /// It was acknowledged before its run, which begins now.
+    pub(crate) fn acknowledged(&mut self, id: LaneId) {
+        self.set(id, Head::Running);
+        if let Some(job) = self.head_mut(id) {
+            job.acknowledged = true;
+            self.acknowledged += 1;
+        }
+    }
+
     /// The head is being run by this process already (adopted from an earlier tenure).
     pub(crate) fn adopt(&mut self, id: LaneId) {
-        if let Some(lane) = self.lane(id)
-            && matches!(lane.state, Head::Ready | Head::Blocked)
-        {
-            lane.state = Head::Running;
-            self.active += 1;
+        let state = self.look(id).map(|lane| lane.state);
+        if matches!(state, Some(Head::Ready | Head::Blocked)) {
+            self.set(id, Head::Running);
         }
     }
 
-    /// The run of an earlier tenure that blocked this key has ended.
-    pub(crate) fn unblock(&mut self, key: &Key) {
-        if let Some(id) = self.find(key)
-            && self.look(id).is_some_and(|lane| lane.state == Head::Blocked)
-        {
-            self.set_ready(id);
-        }
-    }
-
-    /// Its run has answered; the verdict is on its way.
+    /// Its run has answered, or it needs none; the verdict is on its way.
     pub(crate) fn settling(&mut self, id: LaneId) {
-        if let Some(lane) = self.lane(id)
-            && lane.state == Head::Running
-        {
-            lane.state = Head::Settling;
+        if self.look(id).is_some_and(|lane| lane.state == Head::Running) {
+            self.set(id, Head::Settling);
         }
     }
 
     /// The head was not run, or not to an answer: it is ready again.
-    pub(crate) fn not_run(&mut self, id: LaneId) {
-        if self.look(id).is_some_and(|lane| matches!(lane.state, Head::Running | Head::Settling)) {
-            self.active -= 1;
-            self.set_ready(id);
+    pub(crate) fn not_run(&mut self, id: LaneId, now: Instant) {
+        if self.look(id).is_some_and(|lane| lane.state.is_active() || lane.state == Head::Alone) {
+            self.set(id, Head::Ready);
+            self.next_head(id, now);
         }
     }
 
-    /// The head is settled and gone; the next job of the key is ready.
-    pub(crate) fn settled(&mut self, id: LaneId) {
+    /// The head is settled and gone; the next job of the key is the head.
+    pub(crate) fn settled(&mut self, id: LaneId, now: Instant) {
         let Some(lane) = self.lane(id) else { return };
-        let was_active = matches!(lane.state, Head::Running | Head::Settling);
-        let Some(job) = lane.held.pop_front() else { return };
-        let (held, parked) = (lane.held.len(), lane.parked.len());
+        let was_active = lane.state.is_active();
+        let Some(job) = lane.jobs.pop_front() else { return };
+        let (held, parked) = (lane.jobs.len(), lane.parked.len());
         self.active -= usize::from(was_active);
+        self.acknowledged -= usize::from(job.acknowledged);
         self.jobs -= 1;
         self.bytes -= weight(&job.entry);
         if held == 0 && parked == 0 {
@@ -348,57 +423,56 @@ impl Lanes {
         if held <= self.holding.jobs_per_lane / 4 {
             self.load(id);
         }
-        self.set_ready(id);
+        self.next_head(id, now);
     }
 
-    /// The head was put back: one turn further, and it waits.
-    pub(crate) fn put_back(&mut self, id: LaneId, attempts: u32, now: Instant, until: Instant) {
-        if let Some(head) = self.lane(id).and_then(|lane| lane.held.front_mut()) {
-            head.turn += 1;
-            head.attempts = attempts;
+    /// The head was put back: it stands as `state` says, and waits.
+    pub(crate) fn put_back(&mut self, id: LaneId, state: JobState, now: Instant, until: Instant) {
+        self.set(id, Head::Ready);
+        if let Some(head) = self.head_mut(id) {
+            let entry = Entry { state, ..Entry::clone(&head.entry) };
+            *head = LaneJob { due: Some(until), ..LaneJob::new(entry, now) };
         }
-        self.wait(id, until);
-        if until > now + self.holding.longest_wait {
-            self.park(id);
+        self.next_head(id, now);
+    }
+
+    /// Runs that cannot be stopped, and are laid down all the same.
+    pub(crate) fn stop_running(&mut self) {
+        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.state == Head::Running) {
+            if let Some(job) = lane.jobs.front_mut() {
+                job.stopped = true;
+            }
         }
     }
 
-    /// Everything that is held of a lane is parked. What is being read of it comes behind, so nothing is while this is done.
-    fn park(&mut self, id: LaneId) {
-        let Some(lane) = self.lane(id).filter(|lane| !lane.loading) else { return };
-        let (mut jobs, mut bytes) = (0, 0);
-        while let Some(job) = lane.held.pop_back() {
-            jobs += 1;
-            bytes += weight(&job.entry);
-            lane.parked.push_front(Parked { place: job.entry.place, turn: job.turn, attempts: job.attempts });
-        }
-        self.jobs -= jobs;
-        self.bytes -= bytes;
-        self.parked += jobs;
+    /// Jobs that were acknowledged and have not been started: nobody else knows them.
+    pub(crate) fn unstarted(&self) -> usize {
+        let lanes = self.slots.iter().flatten().filter(|lane| lane.state != Head::Running);
+        lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
     }
 
     /// The head waits without having been put back.
-    pub(crate) fn wait(&mut self, id: LaneId, until: Instant) {
-        let Some(lane) = self.lane(id) else { return };
-        let was_active = matches!(lane.state, Head::Running | Head::Settling);
-        lane.state = Head::Backoff { until };
-        let Some(place) = lane.place() else { return };
-        self.active -= usize::from(was_active);
-        self.due.push(std::cmp::Reverse((until, id, place)));
+    pub(crate) fn wait(&mut self, id: LaneId, now: Instant, until: Instant) {
+        self.set(id, Head::Ready);
+        if let Some(head) = self.head_mut(id) {
+            head.due = Some(until);
+        }
+        self.next_head(id, now);
     }
 
     /// Makes the heads ready whose wait is over.
     pub(crate) fn wake_due(&mut self, now: Instant) {
-        while let Some(std::cmp::Reverse((until, id, place))) = self.due.peek().copied() {
+        while let Some(Reverse((until, id, place))) = self.due.peek().copied() {
             if until > now {
                 break;
             }
             self.due.pop();
-            if self
-                .look(id)
-                .is_some_and(|lane| lane.place() == Some(place) && lane.state == (Head::Backoff { until }))
-            {
-                self.set_ready(id);
+            let waits = |lane: &Lane| lane.place() == Some(place) && lane.state == (Head::Backoff { until });
+            if self.look(id).is_some_and(waits) {
+                if let Some(lane) = self.lane(id) {
+                    lane.state = Head::Ready;
+                }
+                self.ready.push_back(id);
             }
         }
     }
@@ -408,7 +482,7 @@ impl Lanes {
         self.due.peek().map(|due| due.0.0)
     }
 
-    /// Jobs held.
+    /// Jobs held in memory.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs
     }
@@ -418,35 +492,51 @@ impl Lanes {
         self.parked
     }
 
+    /// Jobs that Redis knows as claimed or returned.
+    pub(crate) fn known(&self) -> usize {
+        self.jobs + self.parked - self.acknowledged
+    }
+
     /// Bytes held, see [`weight`].
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Heads that run or are being settled.
+    /// Heads that run, are about to, or are being settled.
     pub(crate) fn active(&self) -> usize {
         self.active
     }
 
-    /// The highest place ever put in.
+    /// The highest place of the stream ever put in.
     pub(crate) fn highest(&self) -> Place {
         self.highest
     }
 
-    /// Every job, held or parked, in no order.
-    pub(crate) fn places(&self) -> Vec<Place> {
-        let lanes = self.slots.iter().flatten();
-        let places = |lane: &Lane| {
-            let held = lane.held.iter().map(|job| job.entry.place);
-            held.chain(lane.parked.iter().map(|job| job.place)).collect::<Vec<_>>()
-        };
-        lanes.flat_map(places).collect()
+    /// Every job that Redis knows, in memory or parked, in no order; those whose run was stopped hard first, and how many
+    /// those are.
+    pub(crate) fn places(&self) -> (Vec<Place>, usize) {
+        let (mut places, mut others) = (Vec::new(), Vec::with_capacity(self.jobs + self.parked));
+        for lane in self.slots.iter().flatten() {
+            for job in lane.jobs.iter().filter(|job| !job.acknowledged) {
+                if job.stopped { &mut places } else { &mut others }.push(job.entry.place);
+            }
+            others.extend(&lane.parked);
+        }
+        let stopped = places.len();
+        places.append(&mut others);
+        (places, stopped)
     }
 
-    /// The heads that run, with their turns.
+    /// The heads that run, are about to, or are being settled.
+    pub(crate) fn active_heads(&self) -> impl Iterator<Item = &LaneJob> {
+        let active = self.slots.iter().flatten().filter(|lane| lane.state.is_active());
+        active.filter_map(|lane| lane.jobs.front())
+    }
+
+    /// The heads that run.
     pub(crate) fn running(&self) -> impl Iterator<Item = &LaneJob> {
         let running = self.slots.iter().flatten().filter(|lane| lane.state == Head::Running);
-        running.filter_map(|lane| lane.held.front())
+        running.filter_map(|lane| lane.jobs.front())
     }
 }
 

@@ -1,8 +1,8 @@
 use super::*;
 use bytes::Bytes;
-use gristmill_broker::{JobState, StateLine};
+use gristmill_broker::StateLine;
+use gristmill_broker::state::Why;
 use gristmill_job::JobId;
-use std::time::Duration;
 
 const HOLDING: Holding = Holding { jobs_per_lane: 3, longest_wait: Duration::from_secs(60) };
 
@@ -21,7 +21,7 @@ fn entry(seq: u64, key: &str) -> Entry {
 fn filled(jobs: &[(u64, &str)]) -> (Lanes, Instant) {
     let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
     for (seq, key) in jobs {
-        lanes.push(entry(*seq, key), now, |_| false);
+        lanes.push(entry(*seq, key), now);
     }
     (lanes, now)
 }
@@ -37,7 +37,7 @@ fn one_job_of_a_key_at_a_time_and_keys_beside_each_other() {
     assert_eq!(heads.iter().map(|h| h.1).collect::<Vec<_>>(), [1, 2]);
     lanes.settling(heads[0].0);
     assert!(started(&mut lanes).is_empty(), "the next of a key waits for the answer of the settle");
-    lanes.settled(heads[0].0);
+    lanes.settled(heads[0].0, Instant::now());
     assert_eq!(started(&mut lanes)[0].1, 3);
     assert_eq!((lanes.jobs(), lanes.active()), (2, 2));
 }
@@ -47,14 +47,14 @@ fn a_head_in_backoff_blocks_its_own_lane_alone() {
     let (mut lanes, now) = filled(&[(1, "a"), (2, "a"), (3, "b")]);
     let heads = started(&mut lanes);
     lanes.settling(heads[0].0);
-    lanes.put_back(heads[0].0, 1, now, now + Duration::from_secs(5));
-    lanes.settled(heads[1].0);
+    lanes.put_back(heads[0].0, failed_once(), now, now + Duration::from_secs(5));
+    lanes.settled(heads[1].0, Instant::now());
     lanes.wake_due(now);
     assert!(started(&mut lanes).is_empty());
     assert_eq!(lanes.next_due(), Some(now + Duration::from_secs(5)));
     lanes.wake_due(now + Duration::from_secs(5));
     let (id, job) = lanes.start_next().unwrap();
-    assert_eq!((id, job.entry.place.seq, job.turn, job.attempts), (heads[0].0, 1, 1, 1));
+    assert_eq!((id, job.entry.place.seq, job.turn(), job.entry.state.attempts()), (heads[0].0, 1, 1, 1));
 }
 
 #[test]
@@ -62,18 +62,19 @@ fn a_recovered_wait_goes_on() {
     let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
     let mut waiting = entry(1, "a");
     waiting.state = JobState::of(StateLine { turn: 2, attempts: 2, due_ms: 1000, ..StateLine::default() }, 0);
-    lanes.push(waiting, now, |_| false);
+    lanes.push(waiting, now);
     assert!(lanes.start_next().is_none());
     lanes.wake_due(now + Duration::from_secs(1));
-    assert_eq!(lanes.start_next().unwrap().1.turn, 2);
+    assert_eq!(lanes.start_next().unwrap().1.turn(), 2);
 }
 
 #[test]
 fn a_key_whose_old_run_lives_is_not_started() {
     let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
-    lanes.push(entry(1, "a"), now, |_| true);
+    lanes.block(Key::from_stored(Bytes::from_static(b"a")));
+    lanes.push(entry(1, "a"), now);
     assert!(lanes.start_next().is_none());
-    lanes.unblock(&Key::from_stored(Bytes::from_static(b"a")));
+    lanes.unblock(&Key::from_stored(Bytes::from_static(b"a")), now);
     assert_eq!(lanes.start_next().unwrap().1.entry.place.seq, 1);
 }
 
@@ -82,23 +83,35 @@ fn weights_and_counts_return_to_zero() {
     let (mut lanes, _) = filled(&[(1, "a"), (2, "b"), (3, "a"), (4, "c")]);
     while let Some((id, _)) = lanes.start_next() {
         lanes.settling(id);
-        lanes.settled(id);
+        lanes.settled(id, Instant::now());
     }
     assert_eq!((lanes.jobs(), lanes.bytes(), lanes.active()), (0, 0, 0));
     assert!(lanes.by_key.is_empty() && lanes.slots.iter().all(Option::is_none));
     assert_eq!(lanes.highest().seq, 4);
 }
 
+/// As it stands after one failed attempt.
+fn failed_once() -> JobState {
+    JobState::default().put_back(1, Why::Retry, false, Bytes::new())
+}
+
 /// Reads what is asked for, as Redis would; `missing` is not there any more.
 fn load(lanes: &mut Lanes, missing: &[u64]) -> Vec<u64> {
+    load_with(lanes, missing, &HashMap::new())
+}
+
+/// The same, with what is stored about some.
+fn load_with(lanes: &mut Lanes, missing: &[u64], states: &HashMap<u64, JobState>) -> Vec<u64> {
     let mut read = Vec::new();
     for (id, places) in lanes.take_loads(100) {
         let jobs = places.into_iter().map(|place| {
             read.push(place.seq);
-            (place, (!missing.contains(&place.seq)).then(|| entry(place.seq, "a")))
+            let state = states.get(&place.seq).cloned().unwrap_or_default();
+            let entry = Entry { state, ..entry(place.seq, "a") };
+            (place, (!missing.contains(&place.seq)).then_some(entry))
         });
         let jobs = jobs.collect();
-        lanes.loaded(id, jobs);
+        lanes.loaded(id, jobs, Instant::now());
     }
     read
 }
@@ -108,13 +121,13 @@ fn a_long_lane_is_parked_beyond_its_first_jobs_and_runs_in_order() {
     let jobs: Vec<(u64, &str)> = (1..=10).map(|seq| (seq, "a")).chain([(11, "b")]).collect();
     let (mut lanes, _) = filled(&jobs);
     assert_eq!((lanes.jobs(), lanes.parked()), (4, 7));
-    assert_eq!(lanes.places().len(), 11);
+    assert_eq!(lanes.places().0.len(), 11);
     let mut ran = Vec::new();
     while lanes.jobs() + lanes.parked() > 0 {
         while let Some((id, job)) = lanes.start_next() {
             ran.push(job.entry.place.seq);
             lanes.settling(id);
-            lanes.settled(id);
+            lanes.settled(id, Instant::now());
         }
         load(&mut lanes, &[6]);
         assert!(lanes.jobs() <= 4);
@@ -129,14 +142,14 @@ fn a_lane_whose_head_waits_for_long_is_parked_as_a_whole() {
     let heads = started(&mut lanes);
     let until = now + Duration::from_secs(300);
     lanes.settling(heads[0].0);
-    lanes.put_back(heads[0].0, 1, now, until);
-    lanes.push(entry(4, "a"), now, |_| false);
+    lanes.put_back(heads[0].0, failed_once(), now, until);
+    lanes.push(entry(4, "a"), now);
     assert_eq!((lanes.jobs(), lanes.parked()), (1, 3), "what comes later is parked behind it");
     lanes.wake_due(until);
     assert!(lanes.start_next().is_none(), "its head is read first");
-    assert_eq!(load(&mut lanes, &[]), [1, 2, 4]);
+    assert_eq!(load_with(&mut lanes, &[], &HashMap::from([(1, failed_once())])), [1, 2, 4]);
     let (_, job) = lanes.start_next().unwrap();
-    assert_eq!((job.entry.place.seq, job.turn, job.attempts), (1, 1, 1), "turn and attempts are remembered");
+    assert_eq!((job.entry.place.seq, job.turn(), job.entry.state.attempts()), (1, 1, 1), "turn and attempts are read with it");
 }
 
 #[test]
@@ -144,10 +157,114 @@ fn a_lane_whose_parked_jobs_are_all_gone_ends() {
     let (mut lanes, now) = filled(&[(1, "a")]);
     let (id, _) = lanes.start_next().unwrap();
     lanes.settling(id);
-    lanes.put_back(id, 1, now, now + Duration::from_secs(300));
+    lanes.put_back(id, failed_once(), now, now + Duration::from_secs(300));
     lanes.wake_due(now + Duration::from_secs(300));
     assert!(lanes.start_next().is_none());
     load(&mut lanes, &[1]);
-    assert_eq!((lanes.jobs(), lanes.parked(), lanes.places().len()), (0, 0, 0));
+    assert_eq!((lanes.jobs(), lanes.parked(), lanes.places().0.len()), (0, 0, 0));
     assert!(lanes.by_key.is_empty());
+}
+
+fn key(text: &'static str) -> Key {
+    Key::from_stored(Bytes::from_static(text.as_bytes()))
+}
+
+fn returned(seq: u64, key: &str) -> Entry {
+    Entry { returned: true, state: failed_once(), ..entry(seq, key) }
+}
+
+/// Runs everything that may, in order, and reads what is parked.
+fn drained(lanes: &mut Lanes) -> Vec<u64> {
+    let mut ran = Vec::new();
+    loop {
+        while let Some((id, job)) = lanes.start_next() {
+            ran.push(job.entry.place.seq);
+            lanes.settling(id);
+            lanes.settled(id, Instant::now());
+        }
+        if load(lanes, &[]).is_empty() {
+            return ran;
+        }
+    }
+}
+
+#[test]
+fn a_job_that_came_back_comes_before_whatever_of_its_key_has_not_started() {
+    for jobs in 1..12u64 {
+        for at in 0..=jobs {
+            let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
+            for seq in 1..=jobs {
+                lanes.push(entry(seq * 10, "a"), now);
+            }
+            lanes.insert(returned(at * 10 + 5, "a"), now);
+            lanes.insert(returned(at * 10 + 5, "a"), now);
+            let mut expected: Vec<u64> = (1..=jobs).map(|seq| seq * 10).chain([at * 10 + 5]).collect();
+            expected.sort_unstable();
+            assert_eq!(lanes.jobs() + lanes.parked(), expected.len(), "it is there once");
+            assert!(lanes.jobs() <= HOLDING.jobs_per_lane);
+            assert_eq!(drained(&mut lanes), expected, "{jobs} jobs, it came back at {at}");
+            assert_eq!((lanes.jobs(), lanes.parked(), lanes.bytes(), lanes.active()), (0, 0, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn a_job_that_came_back_passes_a_head_in_backoff_and_not_one_that_runs() {
+    let (mut lanes, now) = filled(&[(10, "a"), (20, "a")]);
+    let (id, _) = lanes.start_next().unwrap();
+    lanes.insert(returned(5, "a"), now);
+    assert!(lanes.start_next().is_none(), "10 runs");
+    lanes.settling(id);
+    lanes.settled(id, now);
+    let (id, job) = lanes.start_next().unwrap();
+    assert_eq!(job.entry.place.seq, 5);
+    lanes.settling(id);
+    lanes.put_back(id, failed_once(), now, now + Duration::from_secs(1));
+    lanes.insert(returned(3, "a"), now);
+    let (id, job) = lanes.start_next().unwrap();
+    assert_eq!(job.entry.place.seq, 3);
+    lanes.settling(id);
+    lanes.settled(id, now);
+    assert!(lanes.start_next().is_none(), "5 still waits");
+    lanes.wake_due(now + Duration::from_secs(1));
+    assert_eq!(lanes.start_next().unwrap().1.entry.place.seq, 5);
+}
+
+#[test]
+fn a_held_key_stops_its_lane_and_whatever_comes_later_until_a_person_lets_it_go() {
+    let (mut lanes, now) = filled(&[(1, "a"), (2, "a"), (3, "b")]);
+    let heads = started(&mut lanes);
+    lanes.settling(heads[0].0);
+    lanes.hold(&key("a"), now);
+    lanes.settled(heads[0].0, now);
+    lanes.push(entry(4, "a"), now);
+    lanes.hold(&key("c"), now);
+    lanes.push(entry(5, "c"), now);
+    lanes.insert(returned(1, "a"), now);
+    assert!(started(&mut lanes).is_empty());
+    assert_eq!((lanes.jobs(), lanes.parked()), (1, 4), "what waits for a person fills no window");
+    lanes.set_held(HashSet::from([key("c")]), now);
+    assert!(lanes.start_next().is_none());
+    assert_eq!(load(&mut lanes, &[]), [1, 2, 4]);
+    lanes.settled(heads[1].0, now);
+    assert_eq!(drained(&mut lanes), [1, 2, 4]);
+    lanes.set_held(HashSet::new(), now);
+    assert_eq!(drained(&mut lanes), [5]);
+    assert_eq!((lanes.jobs(), lanes.parked(), lanes.bytes(), lanes.active()), (0, 0, 0, 0));
+}
+
+#[test]
+fn heads_that_wait_are_read_again_and_stand_as_redis_says_then() {
+    let (mut lanes, now) = filled(&[(1, "a"), (2, "a")]);
+    let (id, _) = lanes.start_next().unwrap();
+    lanes.settling(id);
+    lanes.put_back(id, failed_once(), now, now + Duration::from_secs(300));
+    assert_eq!(lanes.read_again(0, 10), None);
+    let later = JobState::of(StateLine { turn: 1, attempts: 1, due_ms: 250_000, ..StateLine::default() }, 0);
+    assert_eq!(load_with(&mut lanes, &[], &HashMap::from([(1, later)])), [1], "its head alone");
+    assert!(lanes.start_next().is_none());
+    assert_eq!(lanes.read_again(0, 1), Some(1), "there may be more");
+    load_with(&mut lanes, &[], &HashMap::from([(1, failed_once())]));
+    let (_, job) = lanes.start_next().expect("a person ended its wait");
+    assert_eq!((job.entry.place.seq, job.turn()), (1, 1));
 }

@@ -90,7 +90,8 @@ impl Stage {
             claim_jobs: 10,
             recover_jobs: 10,
             handover_wait: Duration::from_secs(1),
-            retry: RetryPolicy::default(),
+            census_every: Duration::from_secs(30),
+            policy: crate::partition::policy::Policy::with(RetryPolicy::default()),
         };
         let (shared, queue, around) = (self.shared.clone(), self.definition.clone(), self.around.clone());
         Actor::spawn(None, Partition, Arguments { shared, queue, bounds, around }).await.unwrap().0

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            serve            granted              end of the cursor
-//!   Idle ──────────▶ Acquiring ──────▶ Recovering ───────────────────▶ Serving ──┐
+//!   Idle ──────────▶ Acquiring ──────▶ Recovering ────────▶ Taking ──▶ Serving ──┐
 //!    ▲  ▲               │ held            │                              │  ▲   │ hand-over given up: its run takes long
 //!    │  └───────────────┘                 │ whatever is unknown          ▼  └───┤
 //!    │                                    └──────▶ Acquiring ◀──── any ─── Yielding ──▶ Releasing
@@ -14,12 +14,15 @@
 //! stay blocked, and a run is adopted only if its job is the head of the rebuilt lane, at the same turn.
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
-//! `serving` what happens while all is well and how a partition is left, `settling` from a run to its verdict's answer.
+//! `looking` what is learned beside the claims, `serving` what happens while all is well and how a partition is left,
+//! `starting` from a head to its run, `settling` from a run to its verdict's answer.
 
 mod events;
+mod looking;
 mod recovery;
 mod serving;
 mod settling;
+mod starting;
 
 pub(crate) use events::{Action, Bounds, End, Ended, Event, Now, Ran, Run, Why};
 
@@ -36,6 +39,8 @@ enum Phase {
     Idle,
     Acquiring,
     Recovering { cursor: Place },
+    /// What lies beside the stream is read.
+    Taking,
     Serving,
     Yielding { why: Why, since: Instant },
     Releasing { why: Why },
@@ -46,6 +51,8 @@ enum Phase {
 struct Leftover {
     place: Place,
     turn: u32,
+    /// Acknowledged before it ran.
+    acknowledged: bool,
     result: Option<Ran>,
     entry: Arc<Entry>,
 }
@@ -76,6 +83,8 @@ pub(crate) struct Tenure {
     yield_after: Option<Why>,
     /// Tenures in a row in which nothing was claimed or settled.
     short_tenures: u32,
+    alone: starting::Alone,
+    looking: looking::Looking,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -102,6 +111,8 @@ struct Settling {
     lane: LaneId,
     entry: Arc<Entry>,
     settle: Settle,
+    /// The job is acknowledged, and runs then.
+    acknowledges: bool,
 }
 
 impl Tenure {
@@ -126,6 +137,8 @@ impl Tenure {
             long_runs: HashSet::new(),
             yield_after: None,
             short_tenures: 0,
+            alone: starting::Alone::default(),
+            looking: looking::Looking::default(),
             job_bytes: None,
         }
     }
@@ -142,6 +155,7 @@ impl Tenure {
 
     /// The one entry point.
     pub(crate) fn decide(&mut self, event: Event, now: Now, actions: &mut Vec<Action>) {
+        let beat = looking::is_beat(&event);
         match event {
             Event::Serve => {
                 self.yield_after = None;
@@ -154,7 +168,7 @@ impl Tenure {
             Event::Answered(number, result) => self.answered(number, result, now, actions),
             Event::Ended(ended) => {
                 for run in ended {
-                    self.ended(run, now);
+                    self.ended(run, now, actions);
                 }
             }
             Event::Rung(place) => {
@@ -162,7 +176,8 @@ impl Tenure {
                     self.rung = self.rung.max(Some(place));
                 }
             }
-            Event::Renewed { wanted, .. } => {
+            Event::Renewed { wanted, changes } => {
+                self.heard(changes);
                 // A slow look: one claim for every renewal of a partition that may claim.
                 self.news = true;
                 if wanted && self.long_runs.is_empty() {
@@ -178,11 +193,11 @@ impl Tenure {
                 }
             }
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
-            Event::Alone(_) => {}
-            Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs),
+            Event::Alone(place) => self.may_run_alone(place, now, actions),
+            Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs, now.instant),
             Event::Tick => {}
         }
-        self.go_on(now, actions);
+        self.go_on(beat, now, actions);
     }
 
     fn answered(
@@ -219,10 +234,12 @@ impl Tenure {
             Answer::Refused(Refusal::Fenced { .. } | Refusal::Overtaken) => self.end(End::Fenced, actions),
             Answer::Already => self.end(End::Unknown, actions),
             Answer::Claimed(entries) => self.claimed(&sent.call, entries, now),
-            Answer::Recovered { entries, next } => self.recovered_slice(entries, next, now, actions),
+            Answer::Recovered { entries, next } => self.recovered_slice(entries, next, now),
             Answer::Settled { jobs, first } => self.settled(sent, jobs, first, now, actions),
             Answer::Done => self.done(&sent.call, actions),
-            Answer::Taken(_) | Answer::Started(_) | Answer::Counted(_) => {}
+            Answer::Taken(taken) => self.taken(taken, now, actions),
+            Answer::Started(marks) => self.marked(sent, marks, now, actions),
+            Answer::Counted(census) => self.counted(number, census, now, actions),
         }
     }
 
@@ -232,7 +249,7 @@ impl Tenure {
     }
 
     /// Does what the state allows: recover, settle, start, claim, listen, hand back, release.
-    fn go_on(&mut self, now: Now, actions: &mut Vec<Action>) {
+    fn go_on(&mut self, beat: bool, now: Now, actions: &mut Vec<Action>) {
         match self.phase {
             Phase::Idle | Phase::Acquiring | Phase::Releasing { .. } => return,
             Phase::Recovering { cursor } => {
@@ -242,11 +259,25 @@ impl Tenure {
                 }
                 return;
             }
+            Phase::Taking => {
+                if self.calls.is_empty() {
+                    self.look(actions);
+                }
+                return;
+            }
             Phase::Serving | Phase::Yielding { .. } => {}
         }
         self.settle(actions);
         match self.phase {
-            Phase::Serving => self.serve(now, actions),
+            Phase::Serving => {
+                if beat {
+                    self.look(actions);
+                    self.count(now, actions);
+                }
+                self.serve(now, actions);
+                // What is settled without a run.
+                self.settle(actions);
+            }
             Phase::Yielding { why, since } => self.leave(why, since, now, actions),
             _ => {}
         }

@@ -1,7 +1,10 @@
 use super::*;
+use crate::partition::lanes::{Holding, Lanes};
 use gristmill_broker::JobState;
+use gristmill_broker::state::Crash;
+use gristmill_broker::{Fence, Incarnation};
 use gristmill_handler::KindOptions;
-use gristmill_job::{ContentType, Key, NewJob, Place, QueueName};
+use gristmill_job::{ContentType, Key, NewJob, Place, QueueName, RetryPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,18 +26,30 @@ fn facts() -> Facts {
     Facts { version: 3, own_id: true, max_attempts: None, kind: Some("kind"), options: None }
 }
 
+fn policy() -> Policy {
+    Policy::with(RetryPolicy { jitter: false, ..RetryPolicy::exponential(SECOND) })
+}
+
+fn judge(policy: &Policy) -> Judge<'_> {
+    let (wall, redis) = (UnixMillis(11), UnixMillis(100_000));
+    Judge { policy, node: "n~1", partition: 7, epoch: Epoch(9), wall, redis, random: 0.5 }
+}
+
+/// The job, as it stands in its lane.
+fn job(line: StateLine) -> LaneJob {
+    let now = std::time::Instant::now();
+    let mut lanes = Lanes::new(Holding { jobs_per_lane: 4, longest_wait: SECOND });
+    lanes.insert(Entry { state: JobState::of(line, 0), ..entry() }, now);
+    lanes.start_next().unwrap().1
+}
+
+fn behind(attempts: u32) -> StateLine {
+    StateLine { turn: 2, attempts, ..StateLine::default() }
+}
+
 /// What becomes of a job with `attempts` behind it.
 fn judged(attempts: u32, answer: Answer, facts: Facts) -> Verdict {
-    let retry = RetryPolicy { jitter: false, ..RetryPolicy::exponential(SECOND) };
-    let judge = Judge {
-        retry: &retry,
-        node: "n~1",
-        partition: 7,
-        epoch: Epoch(9),
-        wall: UnixMillis(11),
-        random: 0.5,
-    };
-    judge.settle(&entry(), 2, attempts, Ran::Answered(answer, facts)).verdict
+    judge(&policy()).settle(&job(behind(attempts)), Ran::Answered(answer, facts)).verdict
 }
 
 fn failed(class: ErrorClass) -> Failure {
@@ -112,4 +127,116 @@ fn emitted_jobs_are_named_after_parent_and_position_whatever_id_they_had() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_letter_tells_every_attempt_and_who_made_it() {
+    let policy = policy();
+    let mut line = behind(0);
+    for attempt in 1..=9 {
+        let ran = Ran::Answered(Answer::Failed(failed(ErrorClass::Transient)), facts());
+        match judge(&policy).settle(&job(line.clone()), ran).verdict {
+            Verdict::Retry { attempts, history, .. } => {
+                assert_eq!(attempts, attempt);
+                line = StateLine { turn: line.turn + 1, attempts, history, ..line };
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    let ran = Ran::Answered(Answer::Failed(failed(ErrorClass::Timeout)), facts());
+    let (reason, record, _) = letter(judge(&policy).settle(&job(line), ran).verdict);
+    assert_eq!((reason, record.history.len()), (DeadReason::Exhausted, 10));
+    assert_eq!(record.history[0].class, "transient");
+    let last = &record.history[9];
+    assert_eq!((last.attempt, last.at, &*last.node, &*last.class), (10, UnixMillis(100_000), "n~1", "timeout"));
+    assert_eq!(last.error, "outer: inner");
+}
+
+#[test]
+fn what_is_not_run_ends_with_its_own_reason_and_no_attempt() {
+    let policy = Policy { hold: true, ..policy() };
+    let fence = Fence { incarnation: Incarnation::of("b", 2), epoch: Epoch(4) };
+    let crash = Crash { fence, turn: 2, at: UnixMillis(77) };
+    let line = StateLine { crashes: vec![crash; 3], replays: 1, ..behind(4) };
+    for (unrun, expected) in [
+        (Unrun::Crashed, DeadReason::Crashed),
+        (Unrun::Skipped, DeadReason::Skipped),
+        (Unrun::Interrupted, DeadReason::Review),
+    ] {
+        let verdict = judge(&policy).unrun(&job(line.clone()), unrun).verdict;
+        assert!(matches!(verdict, Verdict::Dead { hold: true, acknowledged: false, .. }), "the queue holds");
+        let (reason, record, _) = letter(verdict);
+        assert_eq!((reason, record.attempts, record.replays, record.crashes.len()), (expected, 4, 1, 3));
+        assert_eq!(record.crashes[0].at, UnixMillis(77));
+        assert!(record.history.is_empty());
+    }
+    let verdict = judge(&policy).unrun(&job(line), Unrun::OverBudget).verdict;
+    assert!(matches!(verdict, Verdict::Retry { attempts: 4, why: Why::Budget, .. }), "uncharged: {verdict:?}");
+}
+
+#[test]
+fn a_job_past_its_age_is_tried_no_more() {
+    let aged = |age| Policy { retry: policy().retry.with_max_age(age), ..policy() };
+    let verdict = |policy: &Policy| {
+        let ran = Ran::Answered(Answer::Failed(failed(ErrorClass::Transient)), facts());
+        judge(policy).settle(&job(behind(0)), ran).verdict
+    };
+    // Its place says 5 ms, the clock 100 s.
+    assert_eq!(letter(verdict(&aged(SECOND * 99))).0, DeadReason::TooOld);
+    assert!(matches!(verdict(&aged(SECOND * 100)), Verdict::Retry { .. }));
+}
+
+#[test]
+fn a_kind_without_a_handler_waits_uncharged_and_not_for_ever() {
+    let policy = Policy { unknown_kind_wait: SECOND * 60, ..policy() };
+    let refused = || Ran::Refused(DeadReason::UnknownKind, "nobody serves it".into(), facts());
+    let mut line = behind(3);
+    let verdict = judge(&policy).settle(&job(line.clone()), refused()).verdict;
+    match verdict {
+        Verdict::Retry { attempts: 3, why: Why::Kind, history, delay, .. } => {
+            assert_eq!(delay, SECOND * 4, "it grows with the turns");
+            line.history = history;
+        }
+        other => panic!("{other:?}"),
+    }
+    let later = |seconds: u64| Judge { redis: UnixMillis(100_000 + seconds * 1000), ..judge(&policy) };
+    let verdict = later(58).settle(&job(line.clone()), refused()).verdict;
+    assert!(matches!(verdict, Verdict::Retry { delay, .. } if delay == SECOND * 2), "to the limit: {verdict:?}");
+    let (reason, record, _) = letter(later(60).settle(&job(line), refused()).verdict);
+    assert_eq!((reason, record.attempts), (DeadReason::UnknownKind, 3));
+    let undecodable = Ran::Refused(DeadReason::Undecodable, "garbage".into(), facts());
+    assert_eq!(letter(judge(&policy).settle(&job(behind(0)), undecodable).verdict).0, DeadReason::Undecodable);
+}
+
+#[test]
+fn a_run_that_was_acknowledged_first_ends_well_or_as_a_letter() {
+    let policy = policy();
+    let judged = |ran| {
+        let mut job = job(behind(0));
+        job.acknowledged = true;
+        judge(&policy).settle(&job, ran).verdict
+    };
+    let answered = |answer| judged(Ran::Answered(answer, facts()));
+    assert!(matches!(answered(Answer::Done(Effects::none())), Verdict::Done { .. }));
+    for (ran, expected) in [
+        (Ran::Answered(Answer::Done(Effects::put("x")), facts()), DeadReason::Permanent),
+        (Ran::Answered(Answer::Failed(failed(ErrorClass::Transient)), facts()), DeadReason::Exhausted),
+        (Ran::Answered(Answer::Failed(failed(ErrorClass::Permanent)), facts()), DeadReason::Permanent),
+        (Ran::Answered(Answer::Snoozed(SECOND), facts()), DeadReason::Permanent),
+        (Ran::Stopped, DeadReason::Review),
+        (Ran::Hung("hangs".into(), facts()), DeadReason::Exhausted),
+        (Ran::Refused(DeadReason::UnknownKind, "nobody".into(), facts()), DeadReason::UnknownKind),
+    ] {
+        let verdict = judged(ran);
+        assert!(matches!(verdict, Verdict::Dead { acknowledged: true, .. }), "{verdict:?}");
+        assert_eq!(letter(verdict).0, expected);
+    }
+}
+
+#[test]
+fn a_look_that_fails_leaves_it_unknown_how_the_run_ended() {
+    let line = StateLine { interrupted: true, ..behind(1) };
+    let ran = Ran::Answered(Answer::Failed(failed(ErrorClass::Transient)), facts());
+    let verdict = judge(&policy()).settle(&job(line), ran).verdict;
+    assert!(matches!(verdict, Verdict::Retry { interrupted: true, attempts: 2, .. }), "{verdict:?}");
 }

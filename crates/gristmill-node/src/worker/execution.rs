@@ -155,7 +155,7 @@ fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delive
         place: entry.place,
         attempt: run.attempt,
         recovered: entry.recovered,
-        reconcile: false,
+        reconcile: run.reconcile,
         cancellation: cancellation.clone(),
         queue: queue.clone(),
     }

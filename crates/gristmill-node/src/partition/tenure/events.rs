@@ -1,9 +1,10 @@
 //! What a tenure is told and what it asks for.
 
 use crate::partition::lanes::{Holding, LaneId};
+use crate::partition::policy::Policy;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
-use gristmill_job::{DeadReason, Place, RetryPolicy, UnixMillis};
+use gristmill_job::{DeadReason, Place, UnixMillis};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,8 +25,10 @@ pub(crate) struct Bounds {
     pub(crate) recover_jobs: usize,
     /// Longest a hand-over waits for runs before the owner goes on.
     pub(crate) handover_wait: Duration,
-    /// How failed jobs are tried again.
-    pub(crate) retry: RetryPolicy,
+    /// Between two counts of what the partition holds.
+    pub(crate) census_every: Duration,
+    /// What becomes of jobs that do not simply succeed.
+    pub(crate) policy: Policy,
 }
 
 #[derive(Debug)]
@@ -74,6 +77,13 @@ pub(crate) enum Action {
     AskAlone(Place),
     /// That it runs alone is over, or asked for no more.
     AloneOver,
+    /// A run that was alone, or was to be, lost its tenure: whoever owns the partition next may charge its job with the
+    /// death of this process, which lives. To be taken back.
+    Orphaned { place: Place, turn: u32, epoch: Epoch },
+    /// So many things were found that waited for nothing, or that the lanes had lost sight of.
+    Repaired(u64),
+    /// So many jobs that may run at most once were acknowledged and never started.
+    Unstarted(usize),
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.
@@ -120,6 +130,8 @@ pub(crate) enum End {
     Trust,
     /// A settle was told at its first sending that its job is gone, or at another turn.
     Disagreement,
+    /// Redis holds another number of jobs than the lanes.
+    Census,
     /// Redis answered with an error.
     Error,
 }
@@ -135,6 +147,7 @@ impl End {
             Self::Unknown => "unknown",
             Self::Trust => "trust",
             Self::Disagreement => "disagreement",
+            Self::Census => "census",
             Self::Error => "error",
         }
     }
@@ -185,6 +198,8 @@ pub(crate) enum Ran {
 pub(crate) struct Now {
     pub(crate) instant: Instant,
     pub(crate) wall: UnixMillis,
+    /// The Redis clock, about; the wall clock before the first renewal. Decides nothing that must be exact.
+    pub(crate) redis: UnixMillis,
     /// Whether the lease is trusted at this moment.
     pub(crate) trusted: bool,
     /// Uniform in `[0, 1)`, fresh for every event.

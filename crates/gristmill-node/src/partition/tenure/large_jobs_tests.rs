@@ -33,7 +33,8 @@ impl Played {
             claim_jobs: 200,
             recover_jobs: 100,
             handover_wait: Duration::from_secs(5),
-            retry: RetryPolicy::default(),
+            census_every: Duration::from_secs(30),
+            policy: crate::partition::policy::Policy::with(RetryPolicy::default()),
         };
         let tenure = Tenure::new(bounds, "n~1".into(), 0);
         let (claims, settles, runs) = (Vec::new(), Vec::new(), Vec::new());
@@ -47,7 +48,7 @@ impl Played {
     fn tell(&mut self, event: Event, size: usize) {
         let mut events = std::collections::VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let now = Now { instant: self.start, wall: UnixMillis(1), trusted: true, random: 0.5 };
+            let now = Now { instant: self.start, wall: UnixMillis(1), redis: UnixMillis(1), trusted: true, random: 0.5 };
             let mut actions = Vec::new();
             self.tenure.decide(event, now, &mut actions);
             for action in actions {
@@ -57,6 +58,9 @@ impl Played {
                         Call::Recover { .. } => {
                             let answer = Answer::Recovered { entries: Vec::new(), next: Place::ZERO };
                             events.push_back(Event::Answered(number, Ok(answer)));
+                        }
+                        Call::Take { .. } => {
+                            events.push_back(Event::Answered(number, Ok(Answer::Taken(nothing_beside()))));
                         }
                         Call::Claim { count } => {
                             let taken = self.queued.min(*count as u64);
@@ -73,6 +77,12 @@ impl Played {
             }
         }
     }
+}
+
+/// Nothing lies beside the stream.
+pub(super) fn nothing_beside() -> gristmill_broker::take::Taken {
+    let (entries, held) = (Vec::new(), Vec::new());
+    gristmill_broker::take::Taken { changes: 0, entries, last: 0, more: false, cursor: 0, held }
 }
 
 fn entry(seq: u64, size: usize) -> Entry {

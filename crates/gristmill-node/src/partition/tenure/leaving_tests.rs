@@ -27,13 +27,14 @@ impl Played {
             claim_jobs: 10,
             recover_jobs: 10,
             handover_wait: HANDOVER_WAIT,
-            retry: RetryPolicy::default(),
+            census_every: Duration::from_secs(30),
+            policy: crate::partition::policy::Policy::with(RetryPolicy::default()),
         };
         Self { tenure: Tenure::new(bounds, "n~1".into(), 0), start: Instant::now(), epochs: 0 }
     }
 
     fn tell(&mut self, after: Duration, event: Event) -> Vec<Action> {
-        let now = Now { instant: self.start + after, wall: UnixMillis(1), trusted: true, random: 0.5 };
+        let now = Now { instant: self.start + after, wall: UnixMillis(1), redis: UnixMillis(1), trusted: true, random: 0.5 };
         let mut actions = Vec::new();
         self.tenure.decide(event, now, &mut actions);
         actions
@@ -56,7 +57,14 @@ impl Played {
             returned: false,
         };
         let answer = Answer::Recovered { entries: vec![entry], next: Place::ZERO };
-        self.tell(Duration::ZERO, Event::Answered(1, Ok(answer)))
+        self.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
+        self.taken()
+    }
+
+    /// Nothing lies beside the stream; what is started then.
+    fn taken(&mut self) -> Vec<Action> {
+        let taken = Answer::Taken(super::large_jobs_tests::nothing_beside());
+        self.tell(Duration::ZERO, Event::Answered(2, Ok(taken)))
     }
 }
 
@@ -90,12 +98,13 @@ fn a_drain_that_meets_a_release_under_way_stays_a_drain() {
     played.granted();
     let answer = Answer::Recovered { entries: Vec::new(), next: Place::ZERO };
     played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
-    played.tell(Duration::ZERO, Event::Answered(2, Ok(Answer::Claimed(Vec::new()))));
+    played.taken();
+    played.tell(Duration::ZERO, Event::Answered(3, Ok(Answer::Claimed(Vec::new()))));
     played.tell(Duration::ZERO, Event::Forwarded { ids: Vec::new(), more: false });
     let actions = played.tell(Duration::ZERO, Event::Yield(Why::Handover));
     assert!(actions.iter().any(|action| matches!(action, Action::Send(_, call) if **call == Call::Release)));
     played.tell(Duration::ZERO, Event::Yield(Why::Drain));
-    let actions = played.tell(Duration::ZERO, Event::Answered(3, Ok(Answer::Done)));
+    let actions = played.tell(Duration::ZERO, Event::Answered(4, Ok(Answer::Done)));
     let drained = |action: &Action| matches!(action, Action::Idle { end: Some(End::Drain), released: true });
     assert!(actions.iter().any(drained), "{actions:?}");
 }

@@ -1,7 +1,9 @@
 //! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
 
+use super::looking::Looking;
 use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Tenure};
 use crate::partition::calls::Calls;
+use crate::partition::lanes::LaneJob;
 use gristmill_broker::{Entry, Epoch};
 use gristmill_job::{Key, Place};
 use std::time::Duration;
@@ -28,6 +30,7 @@ impl Tenure {
             Ok(epoch) => {
                 self.epoch = epoch;
                 self.calls = Calls::default();
+                self.looking = Looking::default();
                 self.phase = Phase::Recovering { cursor: Place::ZERO };
                 actions.push(Action::Hold(epoch));
             }
@@ -46,12 +49,22 @@ impl Tenure {
             Phase::Yielding { why, .. } | Phase::Releasing { why } => Some(why),
             _ => self.yield_after,
         };
-        for job in self.lanes.running() {
-            let leftover =
-                Leftover { place: job.entry.place, turn: job.turn, result: None, entry: job.entry.clone() };
-            self.leftovers.insert(job.entry.key.clone(), leftover);
+        self.alone_at_the_end(actions);
+        let left_over = |job: &LaneJob| {
+            let entry = job.entry.clone();
+            Leftover { place: entry.place, turn: job.turn(), acknowledged: job.acknowledged, result: None, entry }
+        };
+        let leftovers: Vec<Leftover> = self.lanes.running().map(left_over).collect();
+        for leftover in leftovers {
+            self.lanes.block(leftover.entry.key.clone());
+            self.leftovers.insert(leftover.entry.key.clone(), leftover);
+        }
+        let unstarted = self.lanes.unstarted();
+        if unstarted > 0 {
+            actions.push(Action::Unstarted(unstarted));
         }
         self.lanes.clear();
+
         self.to_settle.clear();
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
@@ -70,7 +83,6 @@ impl Tenure {
         entries: Vec<Entry>,
         next: Place,
         now: Now,
-        actions: &mut Vec<Action>,
     ) {
         self.weigh(&entries);
         // Slices come in order of place.
@@ -79,30 +91,32 @@ impl Tenure {
             self.phase = Phase::Recovering { cursor: next };
             return;
         }
-        self.phase = Phase::Serving;
-        self.news = true;
-        self.outbox = Outbox::News;
-        self.adopt(now);
-        if let Some(why) = self.yield_after.take() {
-            self.give_up(why, now, actions);
-        }
+        self.phase = Phase::Taking;
     }
 
     pub(super) fn push(&mut self, entries: Vec<Entry>, now: Now) {
         for entry in entries {
-            let leftovers = &self.leftovers;
-            self.lanes.push(entry, now.instant, |key| leftovers.contains_key(key));
+            self.lanes.push(entry, now.instant);
+        }
+    }
+
+    /// A run of an earlier tenure has ended, and nothing is made of it: its key is free.
+    pub(super) fn drop_leftover(&mut self, key: &Key, now: Now, actions: &mut Vec<Action>) {
+        if let Some(leftover) = self.leftovers.remove(key) {
+            self.lanes.unblock(key, now.instant);
+            self.alone_over(leftover.place, actions);
         }
     }
 
     /// Takes over runs and results of earlier tenures whose jobs stand exactly where they stood.
-    pub(super) fn adopt(&mut self, now: Now) {
+    pub(super) fn adopt(&mut self, now: Now, actions: &mut Vec<Action>) {
         let mut adopted = Vec::new();
         for (key, leftover) in &self.leftovers {
             let Some(lane) = self.lanes.find(key) else { continue };
             let stands = self.lanes.head_of(lane);
-            if stands.is_some_and(|job| job.entry.place == leftover.place && job.turn == leftover.turn) {
+            if stands.is_some_and(|job| job.entry.place == leftover.place && job.turn() == leftover.turn) {
                 self.lanes.adopt(lane);
+                self.lanes.unblock(key, now.instant);
                 adopted.push((key.clone(), lane));
             }
         }
@@ -112,15 +126,14 @@ impl Tenure {
                 && let Some(leftover) = self.leftovers.remove(&key)
             {
                 let run = Ended { epoch: self.epoch, lane, entry: leftover.entry, turn: leftover.turn, ran };
-                self.ended(run, now);
+                self.ended(run, now, actions);
             }
         }
         // A result that fits no head is dropped, and its key is free.
         let free: Vec<Key> =
             self.leftovers.iter().filter(|(_, l)| l.result.is_some()).map(|(key, _)| key.clone()).collect();
         for key in free {
-            self.leftovers.remove(&key);
-            self.lanes.unblock(&key);
+            self.drop_leftover(&key, now, actions);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a tenure does while all is well: start, claim, listen, forward; and how it leaves.
 
-use super::{Action, End, Now, Outbox, Phase, Run, Tenure, Why};
+use super::{Action, End, Now, Outbox, Phase, Tenure, Why};
 use crate::partition::calls::Calls;
 use crate::partition::lanes::weight;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
@@ -17,12 +17,14 @@ impl Tenure {
         match self.phase {
             Phase::Idle => {}
             // A wish that comes while draining does not make a hand-over of it: that could be given up.
-            Phase::Acquiring | Phase::Recovering { .. } if self.yield_after == Some(Why::Drain) => {}
-            Phase::Acquiring | Phase::Recovering { .. } => self.yield_after = Some(why),
+            Phase::Acquiring | Phase::Recovering { .. } | Phase::Taking
+                if self.yield_after == Some(Why::Drain) => {}
+            Phase::Acquiring | Phase::Recovering { .. } | Phase::Taking => self.yield_after = Some(why),
             Phase::Serving => {
                 self.phase = Phase::Yielding { why, since: now.instant };
                 actions.push(Action::Withdraw);
                 self.listen(false, actions);
+                self.ask_no_more(now, actions);
                 if why == Why::Handover {
                     actions.push(Action::WakeAt(now.instant + self.bounds.handover_wait));
                 }
@@ -48,21 +50,7 @@ impl Tenure {
     pub(super) fn serve(&mut self, now: Now, actions: &mut Vec<Action>) {
         self.lanes.wake_due(now.instant);
         if self.lanes.has_ready() && now.trusted {
-            let mut runs = Vec::new();
-            while let Some((lane, job)) = self.lanes.start_next() {
-                runs.push(Run {
-                    epoch: self.epoch,
-                    lane,
-                    turn: job.turn,
-                    attempt: job.attempts + 1,
-                    alone: false,
-                    reconcile: false,
-                    entry: job.entry,
-                });
-            }
-            if !runs.is_empty() {
-                actions.push(Action::Start(runs));
-            }
+            self.start_heads(now, actions);
         }
         let most = self.jobs_per_answer();
         for (lane, places) in self.lanes.take_loads(most) {
@@ -143,9 +131,12 @@ impl Tenure {
 
     /// Hands back what is claimed and gives the partition up.
     pub(super) fn release(&mut self, why: Why, actions: &mut Vec<Action>) {
-        let places = self.lanes.places();
+        let (places, mut stopped) = self.lanes.places();
         for chunk in places.chunks(MAX_JOBS_PER_CALL) {
-            self.send(Call::HandBack { places: chunk.to_vec(), stopped: 0 }, Vec::new(), actions);
+            let stopped_here = stopped.min(chunk.len());
+            stopped -= stopped_here;
+            let call = Call::HandBack { places: chunk.to_vec(), stopped: stopped_here };
+            self.send(call, Vec::new(), actions);
         }
         if !places.is_empty() {
             actions.push(Action::HandedBack(places.len()));
@@ -158,6 +149,7 @@ impl Tenure {
     pub(crate) fn abandon(&mut self, actions: &mut Vec<Action>) -> usize {
         let running = self.lanes.running().count() + self.leftovers.len();
         if matches!(self.phase, Phase::Serving | Phase::Yielding { .. }) {
+            self.lanes.stop_running();
             self.release(Why::Drain, actions);
         }
         running

@@ -1,12 +1,14 @@
 //! From a run that ended to the answer of its settle.
 
-use super::{Action, End, Ended, Now, Phase, Ran, Settling, Tenure};
-use crate::partition::calls::Sent;
-use crate::partition::lanes::Head;
+use super::{Action, End, Ended, Leftover, Now, Phase, Ran, Run, Settling, Tenure};
+use crate::partition::calls::{OnAnswer, Sent};
+use crate::partition::lanes::{Head, LaneId};
 use crate::partition::verdict::Judge;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
-use gristmill_broker::{Call, Settled, Verdict};
+use gristmill_broker::{Call, Entry, Settle, Settled, Verdict};
+use gristmill_handler::Answer as RunAnswer;
 use gristmill_job::EntityChange;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Settles under way at a time: one executes while the next is on its way.
@@ -17,7 +19,7 @@ const WORTH_A_SECOND: usize = 140;
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 impl Tenure {
-    pub(super) fn ended(&mut self, run: Ended, now: Now) {
+    pub(super) fn ended(&mut self, run: Ended, now: Now, actions: &mut Vec<Action>) {
         self.long_runs.remove(&run.entry.place);
         let mut lane = run.lane;
         if let Some(leftover) = self.leftovers.get_mut(&run.entry.key)
@@ -27,50 +29,68 @@ impl Tenure {
             let found = self.lanes.find(&run.entry.key).filter(|lane| {
                 self.lanes
                     .head(*lane, run.entry.place)
-                    .is_some_and(|(job, state)| state == Head::Running && job.turn == run.turn)
+                    .is_some_and(|(job, state)| state == Head::Running && job.turn() == run.turn)
             });
+            let building = matches!(self.phase, Phase::Acquiring | Phase::Recovering { .. } | Phase::Taking);
             match found {
                 Some(adopted) => {
                     self.leftovers.remove(&run.entry.key);
                     lane = adopted;
                 }
-                None if self.phase == Phase::Acquiring || matches!(self.phase, Phase::Recovering { .. }) => {
+                None if building && !leftover.acknowledged => {
                     leftover.result = Some(run.ran);
                     return;
                 }
-                None => {
-                    self.leftovers.remove(&run.entry.key);
-                    self.lanes.unblock(&run.entry.key);
-                    return;
-                }
+                None => return self.drop_leftover(&run.entry.key, now, actions),
             }
         } else if run.epoch != self.epoch {
             return;
         }
         let Some((job, Head::Running)) = self.lanes.head(lane, run.entry.place) else { return };
-        if job.turn != run.turn {
+        if job.turn() != run.turn {
             return;
         }
-        let verdict = match run.ran {
-            Ran::NotStarted | Ran::Stopped => {
-                self.lanes.not_run(lane);
-                return;
+        let (job, place) = (job.clone(), run.entry.place);
+        match run.ran {
+            Ran::NotStarted => return self.not_run(lane, place, false, now, actions),
+            // One that may run at most once has had its run.
+            Ran::Stopped if !job.acknowledged => return self.not_run(lane, place, true, now, actions),
+            // Nobody knows of its effect any more than that it did not happen: the handler itself runs.
+            Ran::Answered(RunAnswer::RunAgain, _) if !job.acknowledged => {
+                if let Some(job) = self.lanes.head_mut(lane) {
+                    let entry = Entry { state: job.entry.state.noted(false), ..(*job.entry).clone() };
+                    job.entry = Arc::new(entry);
+                }
+                self.lanes.not_run(lane, now.instant);
+                return self.alone_over(place, actions);
             }
-            ran => ran,
-        };
-        let judge = self.judge(now);
-        let settle = judge.settle(&run.entry, run.turn, job.attempts, verdict);
+            Ran::Hung(..) => {
+                // Its key is not started again as long as it lives.
+                self.lanes.block(run.entry.key.clone());
+                let (turn, acknowledged, entry) = (run.turn, job.acknowledged, run.entry.clone());
+                let leftover = Leftover { place, turn, acknowledged, result: None, entry };
+                self.leftovers.insert(run.entry.key.clone(), leftover);
+            }
+            _ => {}
+        }
+        let settle = self.judge(now).settle(&job, run.ran);
+        if job.acknowledged && !matches!(settle.verdict, Verdict::Dead { .. }) {
+            self.lanes.settled(lane, now.instant);
+            actions.push(Action::Done(1));
+            return;
+        }
         self.lanes.settling(lane);
-        self.to_settle.push(Settling { lane, entry: run.entry, settle });
+        self.to_settle.push(Settling { lane, entry: run.entry, settle, acknowledges: false });
     }
 
     pub(super) fn judge(&self, now: Now) -> Judge<'_> {
         Judge {
-            retry: &self.bounds.retry,
+            policy: &self.bounds.policy,
             node: &self.node,
             partition: self.partition,
             epoch: self.epoch,
             wall: now.wall,
+            redis: now.redis,
             random: now.random,
         }
     }
@@ -81,8 +101,9 @@ impl Tenure {
             let mut settles = Vec::with_capacity(count);
             let mut lanes = Vec::with_capacity(count);
             for settling in self.to_settle.drain(..count) {
-                settles.push(settling.settle);
-                lanes.push((settling.lane, settling.entry));
+                let Settling { lane, entry, settle, acknowledges } = settling;
+                settles.push(settle);
+                lanes.push(OnAnswer { lane, entry, acknowledges });
             }
             self.settling_calls += 1;
             self.send(Call::Settle(settles), lanes, actions);
@@ -119,52 +140,77 @@ impl Tenure {
         self.settling_calls = self.settling_calls.saturating_sub(1);
         let Call::Settle(settles) = &*sent.call else { return };
         let (mut done, mut disagreement) = (0, false);
-        for ((settle, settled), (lane, entry)) in settles.iter().zip(jobs).zip(sent.lanes) {
-            let reason = match &settle.verdict {
-                Verdict::Dead { reason, .. } => Some(*reason),
-                _ => None,
+        let (mut runs, instant) = (Vec::new(), now.instant);
+        for ((settle, settled), on_answer) in settles.iter().zip(jobs).zip(sent.lanes) {
+            let OnAnswer { lane, entry, acknowledges } = on_answer;
+            let (reason, holds) = match &settle.verdict {
+                Verdict::Dead { reason, hold, .. } => (Some(*reason), *hold),
+                _ => (None, false),
             };
             match (&settled, &settle.verdict) {
+                (Settled::Done, _) if acknowledges => {
+                    runs.extend(self.acknowledged(lane));
+                    continue;
+                }
+                (Settled::Gone, _) if acknowledges && !first => {
+                    runs.extend(self.acknowledged(lane));
+                    continue;
+                }
                 (Settled::Done, verdict) => {
                     if matches!(verdict, Verdict::Done { emits, .. } if !emits.is_empty()) {
                         self.outbox.news();
                     }
-                    self.lanes.settled(lane);
+                    self.lanes.settled(lane, instant);
                     done += 1;
+                    // Here and below: only a partition with a suspect looks.
+                    self.alone_over(settle.place, actions);
                     continue;
                 }
-                (Settled::Stale | Settled::Duplicate | Settled::Discarded | Settled::Dead, _) => {
-                    self.lanes.settled(lane)
+                (Settled::Stale | Settled::Duplicate | Settled::Discarded, _) => self.lanes.settled(lane, instant),
+                (Settled::Dead, _) => {
+                    if holds {
+                        self.holds(&entry, now);
+                    }
+                    self.lanes.settled(lane, instant);
                 }
-                (Settled::Retried, Verdict::Retry { attempts, delay, .. }) => {
-                    self.lanes.put_back(lane, *attempts, now.instant, now.instant + *delay);
-                }
+                (Settled::Retried, Verdict::Retry { .. }) => self.put_back(lane, &entry, settle, now),
                 // Not even the dead letter can be written. Nothing is lost; the lane waits for a person.
-                (Settled::Rejected(_), Verdict::Dead { .. }) => {
-                    self.lanes.wait(lane, now.instant + REFUSED_WAIT);
+                (Settled::Rejected(_), Verdict::Dead { acknowledged: false, .. }) => {
+                    self.lanes.wait(lane, instant, instant + REFUSED_WAIT);
                 }
+                // It was acknowledged, and has had its one run.
+                (Settled::Rejected(_), Verdict::Dead { .. }) => self.lanes.settled(lane, instant),
                 (Settled::Rejected(why), _) => {
-                    let attempts = self.lanes.head_of(lane).map_or(0, |job| job.attempts);
-                    let settle = self.judge(now).rejected(&entry, settle, attempts, why);
-                    self.to_settle.push(Settling { lane, entry: entry.clone(), settle });
+                    if let Some(job) = self.lanes.head_of(lane).cloned() {
+                        let settle = self.judge(now).rejected(&job, settle, why);
+                        let entry = entry.clone();
+                        self.to_settle.push(Settling { lane, entry, settle, acknowledges: false });
+                    }
+                    actions.push(Action::Outcome { entry, settled, reason });
+                    continue;
                 }
                 // Answers to a repeat: what the first call did, and what it did not.
-                (Settled::AtTurn(turn), Verdict::Retry { attempts, delay, .. })
-                    if !first && *turn == settle.turn + 1 =>
-                {
-                    self.lanes.put_back(lane, *attempts, now.instant, now.instant + *delay);
+                (Settled::AtTurn(turn), Verdict::Retry { .. }) if !first && *turn == settle.turn + 1 => {
+                    self.put_back(lane, &entry, settle, now);
                 }
                 (Settled::AtTurn(turn), _) if !first && *turn == settle.turn => {
-                    self.to_settle.push(Settling { lane, entry, settle: settle.clone() });
+                    self.to_settle.push(Settling { lane, entry, settle: settle.clone(), acknowledges });
                     continue;
                 }
                 (Settled::Gone, Verdict::Done { .. } | Verdict::Discard | Verdict::Dead { .. }) if !first => {
                     self.outbox.news();
-                    self.lanes.settled(lane);
+                    if holds {
+                        self.holds(&entry, now);
+                    }
+                    self.lanes.settled(lane, instant);
                 }
                 (Settled::Gone | Settled::AtTurn(_) | Settled::Retried, _) => disagreement = true,
             }
+            self.alone_over(settle.place, actions);
             actions.push(Action::Outcome { entry, settled, reason });
+        }
+        if !runs.is_empty() {
+            actions.push(Action::Start(runs));
         }
         if done > 0 {
             actions.push(Action::Done(done));
@@ -172,6 +218,22 @@ impl Tenure {
         if disagreement {
             self.end(End::Disagreement, actions);
         }
+    }
+}
+
+impl Tenure {
+    /// Put back, by the settle that was answered.
+    fn put_back(&mut self, lane: LaneId, entry: &Entry, settle: &Settle, now: Now) {
+        let Verdict::Retry { attempts, delay, why, interrupted, history } = &settle.verdict else { return };
+        let state = entry.state.put_back(*attempts, *why, *interrupted, history.clone());
+        self.lanes.put_back(lane, state, now.instant, now.instant + *delay);
+    }
+
+    /// A job that may run at most once is acknowledged. It runs now, or is lost with this tenure.
+    fn acknowledged(&mut self, lane: LaneId) -> Option<Run> {
+        self.lanes.acknowledged(lane);
+        let job = self.lanes.head_of(lane)?.clone();
+        Some(self.run(lane, &job, None))
     }
 }
 
@@ -186,6 +248,7 @@ fn written(verdict: &Verdict) -> usize {
             state + emits.iter().map(|emit| emit.job.envelope.len()).sum::<usize>()
         }
         Verdict::Dead { body, .. } => body.len(),
+        Verdict::Retry { history, .. } => history.len(),
         _ => 0,
     }
 }

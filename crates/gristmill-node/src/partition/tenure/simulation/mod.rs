@@ -7,7 +7,7 @@
 mod world;
 
 use super::*;
-use gristmill_job::UnixMillis;
+use gristmill_job::{DeadLetter, DeadReason, UnixMillis};
 use gristmill_testkit::seed::seed;
 use world::{KEYS, VERSIONS, World};
 
@@ -35,11 +35,7 @@ impl World {
             }
             1 if faults.expiry => self.nodes[n].stopped = true,
             2 if faults.expiry => self.pass(1100),
-            3 if faults.crash => {
-                let lost = self.fresh_node(n as u64);
-                let gone = std::mem::replace(&mut self.nodes[n], lost);
-                self.late.extend(gone.requests);
-            }
+            3 if faults.crash => self.die(n),
             4 if faults.handover => self.tell(n, Event::Yield(Why::Handover)),
             5 if faults.failover => {
                 let kept = self.snapshot.clone();
@@ -69,6 +65,7 @@ impl World {
             }
             return;
         }
+        self.step_alone(n);
         match self.rng.below(10) {
             0 if self.nodes[n].tenure.is_idle() => self.tell(n, Event::Serve),
             0 | 1 => self.acquire(n),
@@ -89,7 +86,23 @@ impl World {
         self.model.partitions(&self.queue)[0].ready == 0
     }
 
+    /// How a node stands, for whoever reads a failure.
+    fn stand(node: &world::SimNode) -> String {
+        let Tenure { phase, alone, lanes, calls, leftovers, .. } = &node.tenure;
+        let runs = (node.queued.len(), &node.running, node.alone, node.gate);
+        format!("{phase:?} {alone:?} {calls:?} {leftovers:?} active {} known {} {runs:?}", lanes.active(), lanes.known())
+    }
+
+    fn letters(&self) -> Vec<DeadLetter> {
+        let letters = self.model.dead_letters(&self.queue, 0, 0, 1000);
+        letters.into_iter().map(|view| view.letter.unwrap()).collect()
+    }
+
     fn run(mut self) -> (u64, u64) {
+        self.play()
+    }
+
+    fn play(&mut self) -> (u64, u64) {
         for _ in 0..1500 {
             self.step();
             if self.rng.one_in(25) {
@@ -122,13 +135,31 @@ impl World {
             self.step();
         }
         let tail = || self.log[self.log.len().saturating_sub(60)..].join("\n");
-        assert!(self.settled(), "stuck with {lost:?}\n{}", tail());
+        let stand = || self.nodes.iter().map(World::stand).collect::<Vec<_>>().join("\n");
+        assert!(self.settled(), "stuck with {lost:?}\n{}\n{}", tail(), stand());
+        let letters = self.letters();
         for key in 0..KEYS {
-            let entity = self.model.entity(&self.queue, format!("key{key}").as_bytes()).expect("an entity");
-            assert_eq!((entity.version, entity.changes), (VERSIONS, VERSIONS), "key{key}: {}", tail());
+            let name = format!("key{key}");
+            let is_poison = |version: u64| self.poison.contains(&(name.clone(), version));
+            let good: Vec<u64> = (1..=VERSIONS).filter(|version| !is_poison(*version)).collect();
+            let entity = self.model.entity(&self.queue, name.as_bytes()).expect("an entity");
+            let last = *good.last().unwrap();
+            assert_eq!((entity.version, entity.changes), (last, good.len() as u64), "{name}: {}", tail());
         }
+        // Whatever else dies: no innocent job, and every poison after its budget.
+        let crashed = |letter: &DeadLetter| letter.reason == DeadReason::Crashed && letter.crashes.len() >= 3;
+        assert!(letters.iter().all(crashed), "{letters:?}");
+        let mut dead: Vec<(String, u64)> = letters.iter().map(named).collect();
+        dead.sort();
+        dead.dedup();
+        assert_eq!(dead, self.poison, "{}", tail());
         (self.starts, self.loads)
     }
+}
+
+/// Key and version of a dead job.
+fn named(letter: &DeadLetter) -> (String, u64) {
+    (String::from_utf8(letter.key.clone()).unwrap(), letter.version.unwrap())
 }
 
 const NONE: Faults = Faults {
@@ -205,4 +236,52 @@ fn everything_at_once() {
         failover: true,
         retry: true,
     });
+}
+
+/// `poison` jobs, and faults beside them. Returns how often a process died of them, at worst.
+fn poisoned(poison: &[(usize, u64)], faults: Faults) -> usize {
+    let cases: u64 = std::env::var("GRISTMILL_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(150);
+    let (first, mut worst) = (seed(), 0);
+    for case in 0..cases {
+        let seed = first.wrapping_add(case);
+        let ran = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed, faults);
+            world.poison = poison.iter().map(|(key, version)| (format!("key{key}"), *version)).collect();
+            world.play();
+            world.deaths
+        });
+        let Ok(deaths) = ran else { panic!("seed {seed} with {faults:?}: GRISTMILL_SEED={seed} repeats it") };
+        worst = worst.max(deaths);
+    }
+    worst
+}
+
+#[test]
+fn a_poison_job_is_dead_after_its_budget_and_two_deaths_wherever_it_stands() {
+    for version in [1, 3, VERSIONS] {
+        let worst = poisoned(&[(1, version)], NONE);
+        assert!((4..=5).contains(&worst), "version {version}: {worst} deaths");
+    }
+}
+
+#[test]
+fn two_poison_jobs_charge_nobody_else() {
+    // While both run beside others, a death may be the other's.
+    let worst = poisoned(&[(0, 2), (2, 4)], NONE);
+    assert!((8..=10).contains(&worst), "{worst} deaths");
+    poisoned(&[(1, 2), (1, 3)], NONE);
+}
+
+#[test]
+fn a_poison_job_among_hand_overs_retries_and_lost_answers() {
+    let worst = poisoned(&[(1, 2)], Faults { handover: true, retry: true, ..NONE });
+    assert!(worst <= 5, "{worst} deaths");
+    // A lost answer ends a tenure, and with it a run that was alone in it may be repeated: never uncounted, never twice.
+    poisoned(&[(1, 2)], Faults { handover: true, retry: true, lost: true, reconnect: true, ..NONE });
+}
+
+#[test]
+fn a_node_that_lost_its_lease_takes_false_charges_back() {
+    poisoned(&[(1, 2)], Faults { expiry: true, ..NONE });
+    poisoned(&[], Faults { expiry: true, crash: true, lost: true, ..NONE });
 }

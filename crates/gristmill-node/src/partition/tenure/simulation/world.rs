@@ -2,6 +2,7 @@
 
 use super::Faults;
 use crate::partition::lanes::{Holding, LaneId};
+use crate::partition::policy::Policy;
 use crate::partition::tenure::*;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
@@ -41,6 +42,10 @@ pub(super) struct SimNode {
     pub(super) queued: Vec<Run>,
     pub(super) running: Vec<Run>,
     pub(super) gate: Option<Epoch>,
+    /// The job that asked to run alone, and whether it may.
+    pub(super) alone: Option<(Place, bool)>,
+    /// Runs that may be charged with a death that did not happen.
+    pub(super) orphans: Vec<(Fence, u32, Place)>,
     pub(super) wake_at: Option<u64>,
     pub(super) stopped: bool,
 }
@@ -59,6 +64,10 @@ pub(super) struct World {
     pub(super) late: Vec<Request>,
     pub(super) starts: u64,
     pub(super) loads: u64,
+    /// Jobs that kill their process, by key and version.
+    pub(super) poison: Vec<(String, u64)>,
+    /// How often they did.
+    pub(super) deaths: usize,
     pub(super) failed_over: bool,
     pub(super) log: Vec<String>,
 }
@@ -93,6 +102,8 @@ impl World {
             late: Vec::new(),
             starts: 0,
             loads: 0,
+            poison: Vec::new(),
+            deaths: 0,
             failed_over: false,
             log: Vec::new(),
         };
@@ -113,9 +124,12 @@ impl World {
             claim_jobs: 3,
             recover_jobs: 2,
             handover_wait: Duration::from_millis(400),
-            retry: RetryPolicy::exponential(Duration::from_millis(50))
-                .with_bounds(Duration::ZERO, Duration::from_millis(200))
-                .with_max_attempts(1000),
+            census_every: Duration::from_millis(150),
+            policy: Policy::with(
+                RetryPolicy::exponential(Duration::from_millis(50))
+                    .with_bounds(Duration::ZERO, Duration::from_millis(200))
+                    .with_max_attempts(1000),
+            ),
         };
         SimNode {
             tenure: Tenure::new(bounds, incarnation.as_str().into(), 0),
@@ -131,6 +145,8 @@ impl World {
             queued: Vec::new(),
             running: Vec::new(),
             gate: None,
+            alone: None,
+            orphans: Vec::new(),
             wake_at: None,
             stopped: false,
         }
@@ -145,13 +161,14 @@ impl World {
         let now = Now {
             instant: self.at(self.now),
             wall: UnixMillis(self.now),
+            redis: UnixMillis(self.now),
             trusted: self.now < self.nodes[n].trusted_until,
             random: self.rng.below(1000) as f64 / 1000.0,
         };
         let mut actions = Vec::new();
         self.nodes[n].tenure.decide(event, now, &mut actions);
         let mut back = Vec::new();
-        let (start, base) = (self.start, 1_000_000);
+        let (start, base, failed_over) = (self.start, 1_000_000, self.failed_over);
         let node = &mut self.nodes[n];
         for action in actions {
             match action {
@@ -183,10 +200,21 @@ impl World {
                     let at = base + u64::try_from((at - start).as_millis()).unwrap();
                     node.wake_at = Some(node.wake_at.map_or(at, |before| before.min(at)));
                 }
+                Action::AskAlone(place) => {
+                    assert!(node.alone.is_none(), "two of one partition ask to be alone");
+                    node.alone = Some((place, false));
+                }
+                Action::AloneOver => node.alone = None,
+                Action::Orphaned { place, turn, epoch } => {
+                    let fence = Fence { incarnation: node.incarnation.clone(), epoch };
+                    node.orphans.push((fence, turn, place));
+                }
+                Action::Repaired(things) => {
+                    assert!(failed_over, "{things} things were lost sight of");
+                }
+                Action::Unstarted(_) => unreachable!("no kind here runs at most once"),
                 Action::Listen(_)
                 | Action::Forward
-                | Action::AskAlone(_)
-                | Action::AloneOver
                 | Action::Idle { .. }
                 | Action::Ended(_)
                 | Action::Done(_)
@@ -226,6 +254,9 @@ impl World {
             }
         };
         self.nodes[n].before = before;
+        for (fence, turn, place) in std::mem::take(&mut self.nodes[n].orphans) {
+            self.model.absolve(&self.keys, &fence, turn, place);
+        }
         match granted {
             Some(epoch) if !lost => {
                 let node = &mut self.nodes[n];
@@ -297,6 +328,10 @@ impl World {
             return;
         }
         let at = usize::try_from(self.rng.below(self.nodes[n].queued.len() as u64)).unwrap();
+        // While a job asked to be alone, or is, no other starts.
+        if self.nodes[n].alone.is_some() && !self.nodes[n].queued[at].alone {
+            return;
+        }
         let run = self.nodes[n].queued.remove(at);
         let trusted = self.now < self.nodes[n].trusted_until;
         if self.nodes[n].gate != Some(run.epoch) || !trusted {
@@ -311,7 +346,32 @@ impl World {
             assert_eq!(owner, (self.nodes[n].incarnation.as_str(), run.epoch.0), "a start without the lease");
         }
         self.starts += 1;
+        if run.alone {
+            assert!(self.nodes[n].running.is_empty(), "not alone: {run:?} beside {:?}", self.nodes[n].running);
+        }
+        if self.poison.contains(&(run.entry.key.to_string(), version_of(&run))) {
+            self.deaths += 1;
+            self.die(n);
+            return;
+        }
         self.nodes[n].running.push(run);
+    }
+
+    /// Nothing runs any more: whoever asked to be alone may run.
+    pub(super) fn step_alone(&mut self, n: usize) {
+        if let Some((place, false)) = self.nodes[n].alone
+            && self.nodes[n].running.is_empty()
+        {
+            self.nodes[n].alone = Some((place, true));
+            self.tell(n, Event::Alone(place));
+        }
+    }
+
+    /// The process is gone; another starts under its name.
+    pub(super) fn die(&mut self, n: usize) {
+        let fresh = self.fresh_node(n as u64);
+        let gone = std::mem::replace(&mut self.nodes[n], fresh);
+        self.late.extend(gone.requests);
     }
 
     pub(super) fn step_end(&mut self, n: usize) {
@@ -372,6 +432,10 @@ impl World {
             }
         }
     }
+}
+
+fn version_of(run: &Run) -> u64 {
+    gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().version
 }
 
 pub(super) fn ended(run: Run, ran: Ran) -> Ended {
