@@ -68,6 +68,8 @@ pub(super) struct World {
     pub(super) poison: Vec<(String, u64)>,
     /// How often they did.
     pub(super) deaths: usize,
+    /// Kills from outside.
+    pub(super) kills: usize,
     pub(super) failed_over: bool,
     pub(super) log: Vec<String>,
 }
@@ -104,6 +106,7 @@ impl World {
             loads: 0,
             poison: Vec::new(),
             deaths: 0,
+            kills: 0,
             failed_over: false,
             log: Vec::new(),
         };
