@@ -9,6 +9,7 @@ use crate::partition::lanes::Holding;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
+use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::execution::Executor;
 use crate::worker::run_queue::RunQueue;
 use futures_util::FutureExt;
@@ -123,6 +124,8 @@ impl Node {
         let mut bell_config = config.redis.clone();
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
+        let queues = serve(&config, definitions);
+        let partitions = queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
@@ -131,12 +134,12 @@ impl Node {
             heartbeat: heartbeat.clone(),
             doorbell: doorbell.clone(),
             runs: runs.clone(),
+            alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT)),
             counters: counters.clone(),
             lease_ttl: config.lease_ttl,
             seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
         });
-        let queues = serve(&config, definitions);
         let (failing, failed) = mpsc::unbounded_channel();
         let arguments = supervisor::Arguments {
             queues: queues.clone(),

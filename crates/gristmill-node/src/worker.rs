@@ -7,6 +7,7 @@
 //!
 //! A panic in a handler costs that job's attempt, never a slot or a worker.
 
+pub(crate) mod alone;
 pub(crate) mod execution;
 pub(crate) mod run_queue;
 

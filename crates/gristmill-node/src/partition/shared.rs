@@ -17,6 +17,8 @@ use tokio::task::AbortHandle;
 struct Running {
     cancellation: Cancellation,
     abort: Option<AbortHandle>,
+    /// Its kind may not simply be repeated, so that it is stopped only where nothing else helps.
+    spared: bool,
 }
 
 pub(crate) struct Shared {
@@ -124,9 +126,9 @@ impl Shared {
         std::mem::take(&mut *lock(&self.ended))
     }
 
-    /// A run goes on as a task.
-    pub(crate) fn running(&self, place: Place, epoch: Epoch, cancellation: Cancellation) {
-        lock(&self.running).insert((place, epoch), Running { cancellation, abort: None });
+    /// A run goes on as a task; `spared` if its kind may not simply be repeated.
+    pub(crate) fn running(&self, place: Place, epoch: Epoch, cancellation: Cancellation, spared: bool) {
+        lock(&self.running).insert((place, epoch), Running { cancellation, abort: None, spared });
     }
 
     /// The task of that run, unless it has ended already.
@@ -163,9 +165,23 @@ impl Shared {
 
     /// Stops every run at its next await.
     pub(crate) fn hard_stop(&self) {
+        self.stop_where(|_| true);
+    }
+
+    /// Stops every run at its next await whose kind may be repeated.
+    pub(crate) fn stop_repeatable(&self) {
+        self.stop_where(|running| !running.spared);
+    }
+
+    fn stop_where(&self, stopped: impl Fn(&Running) -> bool) {
         // Not under the lock: an aborted task may be dropped here and now, and its guard takes the lock.
-        let stops: Vec<(Cancellation, Option<AbortHandle>)> =
-            lock(&self.running).values().map(|r| (r.cancellation.clone(), r.abort.clone())).collect();
+        let running = lock(&self.running);
+        let stops: Vec<(Cancellation, Option<AbortHandle>)> = running
+            .values()
+            .filter(|r| stopped(r))
+            .map(|r| (r.cancellation.clone(), r.abort.clone()))
+            .collect();
+        drop(running);
         for (cancellation, abort) in stops {
             cancellation.hard();
             if let Some(abort) = abort {

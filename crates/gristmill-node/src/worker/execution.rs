@@ -94,7 +94,7 @@ impl Executor {
             Poll::Ready(answer) => guard.end(Ran::Answered(answer, facts)),
             Poll::Pending => {
                 guard.registered = true;
-                partition.running(place, epoch, cancellation.clone());
+                partition.running(place, epoch, cancellation.clone(), false);
                 let task = tokio::spawn(async move {
                     let limits = facts.options.as_ref().map_or((None, None), |options| options.limits());
                     let (answer, over) = within(limits, &cancellation, started_at, &mut future).await;
