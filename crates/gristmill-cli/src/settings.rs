@@ -261,7 +261,7 @@ impl Settings {
             let legal = partitions.filter(|count| (1..=MAX_PARTITIONS).contains(count));
             let partitions = legal
                 .ok_or_else(|| wrong(format!("name:partitions with 1 to {MAX_PARTITIONS} partitions")))?;
-            Ok(QueueConfig { name, partitions, retry: retry.clone() })
+            Ok(QueueConfig { partitions, retry: retry.clone(), ..QueueConfig::new(name) })
         };
         self.queues.iter().map(read).collect()
     }

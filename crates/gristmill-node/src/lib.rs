@@ -23,6 +23,6 @@ mod partition;
 mod supervisor;
 mod worker;
 
-pub use config::{ConfigError, NodeConfig, QueueConfig};
+pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig, RetryBudget};
 pub use counters::Counts;
 pub use node::{DrainReport, Node, NodeError};

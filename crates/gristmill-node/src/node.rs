@@ -11,6 +11,7 @@ use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
 use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::execution::Executor;
+use crate::worker::panics;
 use crate::worker::run_queue::RunQueue;
 use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
@@ -104,6 +105,7 @@ impl Node {
     pub async fn start(config: NodeConfig, registry: Registry) -> Result<Self, NodeError> {
         config.check()?;
         registry.check()?;
+        panics::hear();
         let incarnation = Incarnation::of(&config.name, rand::random());
         let link = Link::start(config.redis.clone(), "commands");
         let definitions = prepare(&link, &config.queues).await?;

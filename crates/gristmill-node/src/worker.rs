@@ -9,6 +9,7 @@
 
 pub(crate) mod alone;
 pub(crate) mod execution;
+pub(crate) mod panics;
 pub(crate) mod run_queue;
 
 use execution::Executor;

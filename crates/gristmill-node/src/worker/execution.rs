@@ -2,12 +2,11 @@
 
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
+use crate::worker::panics::poll_caught;
 use crate::worker::run_queue::RunQueue;
 use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Stage, Started};
 use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
-use std::any::Any;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -158,17 +157,4 @@ fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delive
         cancellation: cancellation.clone(),
         queue: queue.clone(),
     }
-}
-
-/// Polls once; a panic is an answer.
-fn poll_caught(future: &mut RunFuture, cx: &mut std::task::Context<'_>) -> Poll<Answer> {
-    catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))).unwrap_or_else(|panic| {
-        Poll::Ready(Answer::Failed(Failure::new(ErrorClass::Panic, vec![words(&*panic)])))
-    })
-}
-
-fn words(panic: &(dyn Any + Send)) -> String {
-    let said =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", said.unwrap_or("without words"))
 }
