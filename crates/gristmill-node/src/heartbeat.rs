@@ -7,6 +7,7 @@ use crate::partition::Message as ToPartition;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{End, Event};
 use crate::worker::run_queue::lock;
+use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
@@ -14,9 +15,10 @@ use gristmill_job::QueueName;
 use ractor::ActorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::MissedTickBehavior;
 
 /// What the heartbeat is told.
 #[derive(Clone)]
@@ -44,6 +46,9 @@ pub(crate) struct Heartbeat {
     stop: Notify,
     manager: Mutex<Option<ActorRef<ToManager>>>,
     counters: Arc<Counters>,
+    watch: OnceLock<Arc<Watch>>,
+    /// The node cannot go on: nothing is renewed any more.
+    halted: AtomicBool,
 }
 
 impl Heartbeat {
@@ -56,7 +61,14 @@ impl Heartbeat {
             stop: Notify::new(),
             manager: Mutex::default(),
             counters,
+            watch: OnceLock::new(),
+            halted: AtomicBool::new(false),
         }
+    }
+
+    /// Lets this watchdog look from the heartbeat's thread; said before [`Heartbeat::start`].
+    pub(crate) fn keep_watch(&self, watch: Arc<Watch>) {
+        let _ = self.watch.set(watch);
     }
 
     /// Starts the thread. The receiver is answered when it has left.
@@ -65,7 +77,12 @@ impl Heartbeat {
         let heartbeat = self.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("gristmill-heartbeat".into()).spawn(move || {
-            runtime.block_on(heartbeat.beat());
+            runtime.block_on(async {
+                tokio::select! {
+                    () = heartbeat.beat() => {}
+                    () = heartbeat.look() => {}
+                }
+            });
             let _ = left.send(());
         })?;
         Ok(leaving)
@@ -99,6 +116,20 @@ impl Heartbeat {
         self.stop.notify_one();
     }
 
+    /// Never ends.
+    async fn look(&self) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let Some(watch) = self.watch.get() else { return std::future::pending().await };
+            if !watch.look(Instant::now()) {
+                self.halted.store(true, Ordering::SeqCst);
+                return std::future::pending().await;
+            }
+        }
+    }
+
     async fn beat(&self) {
         // An answer that stays away must leave time for another try before trust runs out.
         let mut redis = self.rhythm.redis.clone();
@@ -108,7 +139,8 @@ impl Heartbeat {
         loop {
             let late = due.elapsed();
             self.counters.heartbeat_late(u64::try_from(late.as_millis()).unwrap_or(u64::MAX));
-            if let Some(connection) = link.current() {
+            let halted = self.halted.load(Ordering::SeqCst);
+            if let Some(connection) = link.current().filter(|_| !halted) {
                 // A beat that takes longer than its interval is given up; the next one tells.
                 let limit = self.rhythm.ttl.saturating_sub(self.rhythm.margin);
                 let renewed = tokio::time::timeout(limit, self.renew(&connection)).await;

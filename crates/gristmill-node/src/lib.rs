@@ -26,3 +26,4 @@ mod worker;
 pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig, RetryBudget};
 pub use counters::Counts;
 pub use node::{DrainReport, Node, NodeError};
+pub use worker::watch::SPARE_THREADS;

@@ -13,6 +13,7 @@ use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::execution::Executor;
 use crate::worker::panics;
 use crate::worker::run_queue::RunQueue;
+use crate::worker::watch::Watch;
 use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
@@ -127,7 +128,12 @@ impl Node {
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
         let queues = serve(&config, definitions);
-        let partitions = queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
+        let partitions: Vec<Arc<Shared>> =
+            queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
+        let (failing, failed) = mpsc::unbounded_channel();
+        let watch =
+            Arc::new(Watch::new(runs.clone(), partitions.clone(), config.blocked_after, failing.clone()));
+        heartbeat.keep_watch(watch.clone());
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
@@ -142,16 +148,17 @@ impl Node {
             seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
         });
-        let (failing, failed) = mpsc::unbounded_channel();
         let arguments = supervisor::Arguments {
             queues: queues.clone(),
             around,
             executor: Arc::new(Executor::new(registry, runs.clone(), config.max_envelope_bytes)),
+            watch: watch.clone(),
             failed: failing,
         };
         let heartbeat_left = Some(heartbeat.start()?);
         let (supervisor, supervisor_task) =
             Actor::spawn(None, Supervisor, arguments).await.map_err(|e| NodeError::Failed(e.to_string()))?;
+        watch.supervise(supervisor.clone());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
         tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
         Ok(Self {
@@ -235,7 +242,8 @@ impl Node {
                 gone = tokio::time::timeout(STOP_AGAIN, &mut ended).await.is_ok();
             }
         }
-        let abandoned = if gone { 0 } else { self.alive() };
+        // Also where all the others are gone: what was given up still holds its thread.
+        let abandoned = self.alive();
         if !gone {
             let _ = self.supervisor.cast(Message::Abandon);
             let _ = tokio::time::timeout((grace / 16).min(Duration::from_millis(500)), leaving).await;

@@ -139,9 +139,9 @@ async fn what_takes_long_is_asked_to_stop_and_then_stopped_unless_it_may_not_be_
     assert_eq!([process.pulled(), process.pulled()], [Some(1), Some(2)]);
     let (plain, spared) = (Cancellation::new(), Cancellation::new());
     let stopped = tokio::spawn(std::future::pending::<()>());
-    other.running(place(1), Epoch(1), plain.clone(), false);
+    other.running(place(1), Epoch(1), plain.clone(), Arc::default(), false);
     other.stoppable(place(1), Epoch(1), stopped.abort_handle());
-    other.running(place(2), Epoch(1), spared.clone(), true);
+    other.running(place(2), Epoch(1), spared.clone(), Arc::default(), true);
     process.ask(0, 7);
     assert_eq!((plain.stage(), spared.stage()), (Stop::Running, Stop::Running));
     tokio::time::timeout(SOON, plain.wait_soft()).await.unwrap();

@@ -5,6 +5,10 @@
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::Wake;
+use crate::worker::stealable;
+use crate::worker::watched::Watched;
+use gristmill_broker::Epoch;
+use gristmill_job::{JobId, Place, QueueName, UnixMillis};
 use ractor::ActorRef;
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -19,6 +23,7 @@ const BURST: usize = 128;
 struct Seat {
     awake: AtomicBool,
     worker: Mutex<Option<ActorRef<Wake>>>,
+    watched: Mutex<Arc<Watched>>,
 }
 
 #[derive(Default)]
@@ -30,6 +35,19 @@ struct Line {
     lone: Option<Run>,
 }
 
+/// A run that holds its thread and was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HungRun {
+    pub(crate) queue: QueueName,
+    pub(crate) partition: u16,
+    pub(crate) place: Place,
+    pub(crate) epoch: Epoch,
+    pub(crate) kind: String,
+    pub(crate) job: JobId,
+    /// Since when it holds its thread, on the Redis clock.
+    pub(crate) since: UnixMillis,
+}
+
 pub(crate) struct RunQueue {
     line: Mutex<Line>,
     /// Nothing starts but the lone run of whom it is lent to.
@@ -39,6 +57,7 @@ pub(crate) struct RunQueue {
     free_slots: AtomicUsize,
     all_free: Notify,
     seats: Vec<Seat>,
+    hung: Mutex<Vec<HungRun>>,
 }
 
 impl RunQueue {
@@ -51,6 +70,7 @@ impl RunQueue {
             free_slots: AtomicUsize::new(slots),
             all_free: Notify::new(),
             seats: (0..workers.max(1)).map(|_| Seat::default()).collect(),
+            hung: Mutex::default(),
         }
     }
 
@@ -82,13 +102,39 @@ impl RunQueue {
         }
     }
 
-    /// The worker of a seat, also after a restart.
-    pub(crate) fn register(&self, index: usize, worker: ActorRef<Wake>) {
+    /// The worker of a seat, also after a restart; and by what the watchdog sees it.
+    pub(crate) fn register(&self, index: usize, worker: ActorRef<Wake>) -> Arc<Watched> {
+        let watched = Arc::new(Watched::default());
         if let Some(seat) = self.seats.get(index) {
             *lock(&seat.worker) = Some(worker);
+            *lock(&seat.watched) = watched.clone();
             seat.awake.store(false, Ordering::SeqCst);
             self.wake_one();
         }
+        watched
+    }
+
+    /// The first polls of the workers, seat by seat.
+    pub(crate) fn seats(&self) -> Vec<Arc<Watched>> {
+        self.seats.iter().map(|seat| lock(&seat.watched).clone()).collect()
+    }
+
+    /// A run was given up. Its slot is given back apart.
+    pub(crate) fn gave_up(&self, hung: HungRun) {
+        lock(&self.hung).push(hung);
+    }
+
+    /// A run that had been given up has ended.
+    pub(crate) fn came_back(&self, partition: &Shared, place: Place, epoch: Epoch) {
+        lock(&self.hung).retain(|hung| {
+            (&hung.queue, hung.partition, hung.place, hung.epoch)
+                != (&partition.queue, partition.partition, place, epoch)
+        });
+    }
+
+    /// Runs that were given up and have not ended.
+    pub(crate) fn hung(&self) -> Vec<HungRun> {
+        lock(&self.hung).clone()
     }
 
     /// From now on nothing starts.
@@ -239,7 +285,10 @@ impl RunQueue {
             }
             match &*lock(&seat.worker) {
                 // A worker that is being restarted registers again and finds the runs.
-                Some(worker) if worker.cast(Wake).is_ok() => return,
+                Some(worker) if worker.cast(Wake).is_ok() => {
+                    stealable::woke();
+                    return;
+                }
                 _ => seat.awake.store(false, Ordering::SeqCst),
             }
         }
