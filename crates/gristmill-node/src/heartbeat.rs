@@ -6,9 +6,10 @@ use crate::lease_manager::{self, Message as ToManager};
 use crate::partition::Message as ToPartition;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{End, Event};
-use crate::worker::run_queue::lock;
+use crate::worker::run_queue::{Hung, lock};
 use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
+use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
 use gristmill_job::QueueName;
@@ -47,6 +48,8 @@ pub(crate) struct Heartbeat {
     manager: Mutex<Option<ActorRef<ToManager>>>,
     counters: Arc<Counters>,
     watch: OnceLock<Arc<Watch>>,
+    /// The hung runs that Redis may know of.
+    named: Mutex<Vec<(QueueName, HungRun)>>,
     /// The node cannot go on: nothing is renewed any more.
     halted: AtomicBool,
 }
@@ -62,6 +65,7 @@ impl Heartbeat {
             manager: Mutex::default(),
             counters,
             watch: OnceLock::new(),
+            named: Mutex::default(),
             halted: AtomicBool::new(false),
         }
     }
@@ -223,7 +227,36 @@ impl Heartbeat {
         }
     }
 
+    /// Names the runs that hold their threads; what cannot be written now is written with the next beat. None with `ttl`
+    /// zero, to leave.
+    async fn name_hung(&self, connection: &Connection, ttl: Duration) {
+        let hung = self.watch.get().map(|watch| watch.hung()).unwrap_or_default();
+        if hung.is_empty() && lock(&self.named).is_empty() {
+            return;
+        }
+        for queue in &self.rhythm.queues {
+            let of_queue = hung.iter().filter(|hung| hung.queue == *queue && !ttl.is_zero());
+            let hung: Vec<HungRun> = of_queue.map(|hung| shown(hung, &self.rhythm.incarnation)).collect();
+            let of_queue = |(named, _): &&(QueueName, HungRun)| named == queue;
+            let before: Vec<HungRun> =
+                lock(&self.named).iter().filter(of_queue).map(|(_, run)| run.clone()).collect();
+            let ended: Vec<HungRun> = before.iter().filter(|run| !hung.contains(run)).cloned().collect();
+            if hung.is_empty() && ended.is_empty() {
+                continue;
+            }
+            // Before the call: it may be executed although its answer is lost.
+            let mut named = lock(&self.named);
+            let new = hung.iter().filter(|run| !before.contains(run));
+            named.extend(new.map(|run| (queue.clone(), run.clone())));
+            drop(named);
+            if connection.name_hung(queue, &hung, &ended, self.rhythm.ttl * 2).await.is_ok() {
+                lock(&self.named).retain(|(of, run)| of != queue || !ended.contains(run));
+            }
+        }
+    }
+
     async fn announce(&self, connection: &Connection, ttl: Duration) {
+        self.name_hung(connection, ttl).await;
         let draining = self.draining.load(Ordering::SeqCst);
         for queue in &self.rhythm.queues {
             let announced = connection.announce(queue, &self.rhythm.incarnation, ttl, draining).await;
@@ -232,6 +265,18 @@ impl Heartbeat {
                 tell(&manager, queue, members);
             }
         }
+    }
+}
+
+/// What people are shown of a run that was given up.
+fn shown(hung: &Hung, incarnation: &Incarnation) -> HungRun {
+    HungRun {
+        incarnation: incarnation.clone(),
+        partition: hung.partition,
+        place: hung.place,
+        kind: hung.kind.clone(),
+        job: hung.job.clone(),
+        since: hung.since,
     }
 }
 

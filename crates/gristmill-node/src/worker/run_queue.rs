@@ -37,7 +37,7 @@ struct Line {
 
 /// A run that holds its thread and was given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HungRun {
+pub(crate) struct Hung {
     pub(crate) queue: QueueName,
     pub(crate) partition: u16,
     pub(crate) place: Place,
@@ -57,7 +57,7 @@ pub(crate) struct RunQueue {
     free_slots: AtomicUsize,
     all_free: Notify,
     seats: Vec<Seat>,
-    hung: Mutex<Vec<HungRun>>,
+    hung: Mutex<Vec<Hung>>,
 }
 
 impl RunQueue {
@@ -120,7 +120,7 @@ impl RunQueue {
     }
 
     /// A run was given up. Its slot is given back apart.
-    pub(crate) fn gave_up(&self, hung: HungRun) {
+    pub(crate) fn gave_up(&self, hung: Hung) {
         lock(&self.hung).push(hung);
     }
 
@@ -133,7 +133,7 @@ impl RunQueue {
     }
 
     /// Runs that were given up and have not ended.
-    pub(crate) fn hung(&self) -> Vec<HungRun> {
+    pub(crate) fn hung(&self) -> Vec<Hung> {
         lock(&self.hung).clone()
     }
 

@@ -8,7 +8,7 @@
 use crate::partition::shared::{Shared, micros};
 use crate::partition::tenure::{Ended, Ran};
 use crate::supervisor::Message as ToSupervisor;
-use crate::worker::run_queue::{HungRun, RunQueue, lock};
+use crate::worker::run_queue::{Hung, RunQueue, lock};
 use crate::worker::watched::{Limits, Live, Watched};
 use gristmill_job::UnixMillis;
 use ractor::ActorRef;
@@ -71,7 +71,7 @@ impl Watch {
     }
 
     /// Runs that were given up and have not ended.
-    pub(crate) fn hung(&self) -> Vec<HungRun> {
+    pub(crate) fn hung(&self) -> Vec<Hung> {
         self.runs.hung()
     }
 
@@ -145,7 +145,7 @@ impl Watch {
         );
         let wall = UnixMillis::from_system(SystemTime::now());
         let clock = partition.redis_now(now).unwrap_or(wall);
-        self.runs.gave_up(HungRun {
+        self.runs.gave_up(Hung {
             queue: partition.queue.clone(),
             partition: number,
             place: run.entry.place,
