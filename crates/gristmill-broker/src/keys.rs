@@ -55,6 +55,13 @@ pub fn nodes(queue: &QueueName) -> String {
     format!("gm:{{{queue}}}:nodes")
 }
 
+/// Hash of a queue: `<incarnation> <partition> <place>` to `<since ms> <kind> <job id>`, of runs that hold their threads.
+/// Advisory; written by `hung`, beat by beat, and gone two lease times after the last of them.
+#[must_use]
+pub fn hung(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:hung")
+}
+
 /// The keys of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionKeys {

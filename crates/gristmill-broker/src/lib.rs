@@ -8,7 +8,7 @@
 //! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward` and `lease::release`
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
-//! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`inspect`], [`doctor`]: what needs no
+//! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`hung`], [`inspect`], [`doctor`]: what needs no
 //!   lease; so do [`dead`] (reading dead letters, page by page), [`discard`], and [`audit`] (what people did).
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
@@ -34,6 +34,7 @@ pub mod error;
 pub mod fence;
 pub mod forward;
 pub mod hand_back;
+pub mod hung;
 pub mod inspect;
 pub mod keys;
 pub mod lease;

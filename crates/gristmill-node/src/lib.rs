@@ -23,6 +23,8 @@ mod partition;
 mod supervisor;
 mod worker;
 
-pub use config::{ConfigError, NodeConfig, QueueConfig};
+pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
+pub use gristmill_job::RetryBudget;
 pub use counters::Counts;
 pub use node::{DrainReport, Node, NodeError};
+pub use worker::watch::SPARE_THREADS;

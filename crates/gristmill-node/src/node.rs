@@ -1,6 +1,6 @@
 //! A node from start to exit.
 
-use crate::config::{ConfigError, NodeConfig, QueueConfig};
+use crate::config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
 use crate::counters::{Counters, Counts};
 use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
@@ -10,13 +10,15 @@ use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
+use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::execution::Executor;
+use crate::worker::panics;
 use crate::worker::run_queue::RunQueue;
+use crate::worker::watch::Watch;
 use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
 use gristmill_handler::{Registry, RegistryError};
-use gristmill_job::RetryBudget;
 use ractor::{Actor, ActorRef};
 use std::fmt;
 use std::sync::Arc;
@@ -105,6 +107,7 @@ impl Node {
     pub async fn start(config: NodeConfig, registry: Registry) -> Result<Self, NodeError> {
         config.check()?;
         registry.check()?;
+        panics::hear();
         let incarnation = Incarnation::of(&config.name, rand::random());
         let link = Link::start(config.redis.clone(), "commands");
         let definitions = prepare(&link, &config.queues).await?;
@@ -125,6 +128,13 @@ impl Node {
         let mut bell_config = config.redis.clone();
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
+        let queues = serve(&config, &registry, definitions);
+        let partitions: Vec<Arc<Shared>> =
+            queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
+        let (failing, failed) = mpsc::unbounded_channel();
+        let watch =
+            Arc::new(Watch::new(runs.clone(), partitions.clone(), config.blocked_after, failing.clone()));
+        heartbeat.keep_watch(watch.clone());
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
@@ -133,22 +143,23 @@ impl Node {
             heartbeat: heartbeat.clone(),
             doorbell: doorbell.clone(),
             runs: runs.clone(),
+            alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT)),
             counters: counters.clone(),
             lease_ttl: config.lease_ttl,
             seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
         });
-        let queues = serve(&config, &registry, definitions);
-        let (failing, failed) = mpsc::unbounded_channel();
         let arguments = supervisor::Arguments {
             queues: queues.clone(),
             around,
             executor: Arc::new(Executor::new(registry, runs.clone(), config.max_envelope_bytes)),
+            watch: watch.clone(),
             failed: failing,
         };
         let heartbeat_left = Some(heartbeat.start()?);
         let (supervisor, supervisor_task) =
             Actor::spawn(None, Supervisor, arguments).await.map_err(|e| NodeError::Failed(e.to_string()))?;
+        watch.supervise(supervisor.clone());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
         tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
         Ok(Self {
@@ -232,7 +243,8 @@ impl Node {
                 gone = tokio::time::timeout(STOP_AGAIN, &mut ended).await.is_ok();
             }
         }
-        let abandoned = if gone { 0 } else { self.alive() };
+        // Also where all the others are gone: what was given up still holds its thread.
+        let abandoned = self.alive();
         if !gone {
             let _ = self.supervisor.cast(Message::Abandon);
             let _ = tokio::time::timeout((grace / 16).min(Duration::from_millis(500)), leaving).await;
@@ -349,11 +361,11 @@ fn serve(config: &NodeConfig, registry: &Registry, definitions: Vec<QueueDefinit
             census_every: CENSUS_EVERY,
             policy: Policy {
                 retry: queue.retry.clone(),
-                crash_budget: 3,
-                hold: false,
-                unknown_kind_wait: Duration::from_secs(3600),
+                crash_budget: queue.crash_budget,
+                hold: queue.after_dead_letter == AfterDeadLetter::Hold,
+                unknown_kind_wait: queue.unknown_kind_wait,
                 max_envelope_bytes: config.max_envelope_bytes,
-                budget: Budget::new(RetryBudget::default(), Instant::now()),
+                budget: Budget::new(queue.retry_budget, Instant::now()),
                 rules: rules.clone(),
             },
         },

@@ -18,6 +18,7 @@ use crate::counters::Counters;
 use crate::doorbell::Doorbell;
 use crate::heartbeat::Heartbeat;
 use crate::lease_manager::{Look, Message as ToManager};
+use crate::worker::alone::Alone;
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::broker::Broker;
 use gristmill_broker::lease::acquire::{Acquired, Before};
@@ -43,6 +44,7 @@ pub(crate) struct Surroundings {
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) runs: Arc<RunQueue>,
+    pub(crate) alone: Arc<Alone>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) lease_ttl: Duration,
     pub(crate) seen_window: Duration,
@@ -142,6 +144,7 @@ impl Actor for Partition {
         shared.open_gate(None);
         around.heartbeat.drop_lease(&shared);
         around.doorbell.listen(&shared, None);
+        around.alone.over(&shared);
         drop(around.runs.withdraw(&shared));
         // Before the look at what has ended: who tells after it must wake this actor, not the one before.
         shared.register(myself.clone());
@@ -271,10 +274,13 @@ impl State {
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
-                Action::AskAlone(_) | Action::AloneOver => {}
                 Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
                 Action::Repaired(things) => self.repaired(things),
                 Action::Unstarted(jobs) => self.unstarted(jobs),
+                Action::AskAlone(place) => {
+                    self.around.alone.ask(&self.shared, self.machine.epoch(), place);
+                }
+                Action::AloneOver => self.around.alone.over(&self.shared),
                 Action::WakeAt(at) => self.wake_at(at),
                 Action::Idle { end, released } => {
                     if let Some(end) = end {
@@ -386,6 +392,8 @@ impl State {
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
         self.line = None;
+        // However a tenure ends, the process is not kept for it.
+        self.around.alone.over(&self.shared);
         self.withdraw();
     }
 
