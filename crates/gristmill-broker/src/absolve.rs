@@ -15,7 +15,7 @@ pub enum Absolved {
     Absolved,
     /// Neither was there.
     Nothing,
-    /// Neither was there but perhaps a mark that stays: the lease is this incarnation's again, and the run may be adopted.
+    /// No charge is there, and the lease is this incarnation's again: its mark stays.
     Mine,
 }
 

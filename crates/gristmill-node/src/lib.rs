@@ -24,7 +24,7 @@ mod supervisor;
 mod worker;
 
 pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
-pub use gristmill_job::RetryBudget;
 pub use counters::Counts;
+pub use gristmill_job::RetryBudget;
 pub use node::{DrainReport, Node, NodeError};
 pub use worker::watch::SPARE_THREADS;

@@ -320,13 +320,23 @@ impl State {
     fn repaired(&self, things: u64) {
         self.around.counters.repaired(things);
         let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::error!(queue, partition, things, "found jobs or keys that waited for nothing, and repaired them");
+        tracing::error!(
+            queue,
+            partition,
+            things,
+            "found jobs or keys that waited for nothing, and repaired them"
+        );
     }
 
     fn unstarted(&self, jobs: usize) {
         self.around.counters.unstarted(jobs);
         let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::error!(queue, partition, jobs, "jobs that may run at most once were acknowledged, and are lost unrun");
+        tracing::error!(
+            queue,
+            partition,
+            jobs,
+            "jobs that may run at most once were acknowledged, and are lost unrun"
+        );
     }
 
     fn ended(&self, end: End) {

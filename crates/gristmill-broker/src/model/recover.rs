@@ -104,7 +104,10 @@ impl Partition {
                     How::Look | How::LookAlone | How::Not => line.interrupted,
                     How::Interrupted => true,
                 };
-                let mark = StartMark { fence: guard.fence.clone(), alone: matches!(start.how, How::Alone | How::LookAlone) };
+                let mark = StartMark {
+                    fence: guard.fence.clone(),
+                    alone: matches!(start.how, How::Alone | How::LookAlone),
+                };
                 let mark = (!matches!(start.how, How::Not | How::Interrupted)).then_some(mark);
                 self.write_state(start.place, StateLine { interrupted, mark, ..line });
             }
@@ -115,13 +118,13 @@ impl Partition {
 
     pub(super) fn absolve(&mut self, run: &Fence, turn: u32, place: Place) -> Absolved {
         let mine = self.lease.owner == run.incarnation.as_str();
-        let nothing = if mine { Absolved::Mine } else { Absolved::Nothing };
-        let Some(mut line) = self.state.get(&place).cloned() else { return nothing };
+        let unchanged = if mine { Absolved::Mine } else { Absolved::Nothing };
+        let Some(mut line) = self.state.get(&place).cloned() else { return unchanged };
         let marked = line.mark.take_if(|mark| !mine && mark.alone && mark.fence == *run).is_some();
         let charges = line.crashes.len();
         line.crashes.retain(|crash| (&crash.fence, crash.turn) != (run, turn));
         if !marked && line.crashes.len() == charges {
-            return nothing;
+            return unchanged;
         }
         self.write_state(place, line);
         Absolved::Absolved

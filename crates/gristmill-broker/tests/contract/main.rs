@@ -4,6 +4,8 @@
 //! * `fixture`: a private server with one queue, and short words for what tests do with it.
 //! * `replies`: every script's every reply, but those of settle.
 //! * `settling`: every word of settle.
+//! * `suspects`: suspicion, start marks, charges and who takes them back.
+//! * `returned`: jobs that came back from the dead, keys that wait for a person, the census.
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `memory`: a server whose memory is full.
@@ -19,5 +21,7 @@ mod fixture;
 mod late;
 mod memory;
 mod replies;
+mod returned;
 mod settling;
+mod suspects;
 mod traces;

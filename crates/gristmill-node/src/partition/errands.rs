@@ -57,7 +57,8 @@ impl State {
     pub(super) fn absolve(&mut self) {
         for orphan in std::mem::take(&mut self.orphans) {
             let Orphan { place, turn, epoch } = orphan;
-            let (around, keys, partition) = (self.around.clone(), self.shared.keys.clone(), self.shared.partition);
+            let (around, keys, partition) =
+                (self.around.clone(), self.shared.keys.clone(), self.shared.partition);
             tokio::spawn(async move {
                 let run = Fence { incarnation: around.incarnation.clone(), epoch };
                 loop {

@@ -190,7 +190,8 @@ impl Lanes {
         };
         let holding = self.holding;
         let Some(lane) = self.lane(id) else { return };
-        if !lane.parked.is_empty() || lane.jobs.len() >= holding.jobs_per_lane || lane.is_parked(holding, now) {
+        if !lane.parked.is_empty() || lane.jobs.len() >= holding.jobs_per_lane || lane.is_parked(holding, now)
+        {
             lane.parked.push_back(entry.place);
             self.parked += 1;
         } else {

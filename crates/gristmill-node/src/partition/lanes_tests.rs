@@ -149,7 +149,11 @@ fn a_lane_whose_head_waits_for_long_is_parked_as_a_whole() {
     assert!(lanes.start_next().is_none(), "its head is read first");
     assert_eq!(load_with(&mut lanes, &[], &HashMap::from([(1, failed_once())])), [1, 2, 4]);
     let (_, job) = lanes.start_next().unwrap();
-    assert_eq!((job.entry.place.seq, job.turn(), job.entry.state.attempts()), (1, 1, 1), "turn and attempts are read with it");
+    assert_eq!(
+        (job.entry.place.seq, job.turn(), job.entry.state.attempts()),
+        (1, 1, 1),
+        "turn and attempts are read with it"
+    );
 }
 
 #[test]

@@ -38,12 +38,19 @@ use std::time::Instant;
 enum Phase {
     Idle,
     Acquiring,
-    Recovering { cursor: Place },
+    Recovering {
+        cursor: Place,
+    },
     /// What lies beside the stream is read.
     Taking,
     Serving,
-    Yielding { why: Why, since: Instant },
-    Releasing { why: Why },
+    Yielding {
+        why: Why,
+        since: Instant,
+    },
+    Releasing {
+        why: Why,
+    },
 }
 
 /// A run of an earlier tenure.

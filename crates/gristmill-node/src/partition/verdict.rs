@@ -51,9 +51,10 @@ impl Judge<'_> {
             }
             Ran::Refused(reason, error, facts) => (Err((reason, error)), facts),
             // Not judged: the caller puts such a job back where it stood.
-            Ran::NotStarted | Ran::Stopped => {
-                (Ok(Answer::Review("it was stopped before it answered".into())), facts_of(&job.entry, self.policy.max_envelope_bytes))
-            }
+            Ran::NotStarted | Ran::Stopped => (
+                Ok(Answer::Review("it was stopped before it answered".into())),
+                facts_of(&job.entry, self.policy.max_envelope_bytes),
+            ),
         };
         let nothing = StateLine::default();
         let line = job.entry.state.line().unwrap_or(&nothing);
@@ -71,9 +72,16 @@ impl Judge<'_> {
     pub(crate) fn unrun(&self, job: &LaneJob, why: Unrun) -> Settle {
         let nothing = StateLine::default();
         let line = job.entry.state.line().unwrap_or(&nothing);
-        let case = Case { entry: &job.entry, line, facts: facts_of(&job.entry, self.policy.max_envelope_bytes), acknowledged: false };
+        let case = Case {
+            entry: &job.entry,
+            line,
+            facts: facts_of(&job.entry, self.policy.max_envelope_bytes),
+            acknowledged: false,
+        };
         let verdict = match why {
-            Unrun::OverBudget => self.wait(&case, line.attempts, self.backoff(&case, line.attempts), Why::Budget),
+            Unrun::OverBudget => {
+                self.wait(&case, line.attempts, self.backoff(&case, line.attempts), Why::Budget)
+            }
             Unrun::Skipped => self.gone(&case, DeadReason::Skipped, "a person passed over it"),
             Unrun::Crashed => {
                 let deaths = line.crashes.len();
@@ -112,7 +120,9 @@ impl Judge<'_> {
             Answer::Done(effects) if effects.is_empty() => {
                 Verdict::Done { version: case.facts.version, entity: None, emits: Vec::new() }
             }
-            Answer::Done(_) => says("a kind that is at_most_once has no effects: it was acknowledged before its run"),
+            Answer::Done(_) => {
+                says("a kind that is at_most_once has no effects: it was acknowledged before its run")
+            }
             Answer::Discarded(_) => Verdict::Discard,
             Answer::Snoozed(_) | Answer::RunAgain => {
                 says("a kind that is at_most_once cannot run again: it was acknowledged before its run")
@@ -164,7 +174,13 @@ impl Judge<'_> {
         let delay = self.backoff(case, attempts).max(failure.retry_after.unwrap_or_default());
         let history = self.history(case, attempts, &failure);
         let interrupted = case.line.interrupted;
-        Verdict::Retry { attempts, delay, why: Why::Retry, interrupted, history: Bytes::from(history.encode()) }
+        Verdict::Retry {
+            attempts,
+            delay,
+            why: Why::Retry,
+            interrupted,
+            history: Bytes::from(history.encode()),
+        }
     }
 
     fn backoff(&self, case: &Case<'_>, attempts: u32) -> Duration {
@@ -214,7 +230,14 @@ impl Judge<'_> {
 
     /// Dead without a last run.
     fn gone(&self, case: &Case<'_>, reason: DeadReason, error: &str) -> Verdict {
-        self.letter(case, case.line.attempts, reason, vec![error.to_owned()], None, History::decode(&case.line.history))
+        self.letter(
+            case,
+            case.line.attempts,
+            reason,
+            vec![error.to_owned()],
+            None,
+            History::decode(&case.line.history),
+        )
     }
 
     fn dead(&self, case: &Case<'_>, attempts: u32, reason: DeadReason, failure: &Failure) -> Verdict {
@@ -276,7 +299,12 @@ impl Judge<'_> {
     pub(crate) fn rejected(&self, job: &LaneJob, settle: &Settle, why: &str) -> Settle {
         let nothing = StateLine::default();
         let line = job.entry.state.line().unwrap_or(&nothing);
-        let case = Case { entry: &job.entry, line, facts: facts_of(&job.entry, self.policy.max_envelope_bytes), acknowledged: job.acknowledged };
+        let case = Case {
+            entry: &job.entry,
+            line,
+            facts: facts_of(&job.entry, self.policy.max_envelope_bytes),
+            acknowledged: job.acknowledged,
+        };
         let failure = permanent(format!("Redis refused to write what the job asked for: {why}"));
         let verdict = self.dead(&case, line.attempts + 1, DeadReason::Rejected, &failure);
         // Its mark may be what cannot be written.

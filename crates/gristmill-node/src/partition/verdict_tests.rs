@@ -148,7 +148,10 @@ fn a_letter_tells_every_attempt_and_who_made_it() {
     assert_eq!((reason, record.history.len()), (DeadReason::Exhausted, 10));
     assert_eq!(record.history[0].class, "transient");
     let last = &record.history[9];
-    assert_eq!((last.attempt, last.at, &*last.node, &*last.class), (10, UnixMillis(100_000), "n~1", "timeout"));
+    assert_eq!(
+        (last.attempt, last.at, &*last.node, &*last.class),
+        (10, UnixMillis(100_000), "n~1", "timeout")
+    );
     assert_eq!(last.error, "outer: inner");
 }
 
@@ -171,7 +174,10 @@ fn what_is_not_run_ends_with_its_own_reason_and_no_attempt() {
         assert!(record.history.is_empty());
     }
     let verdict = judge(&policy).unrun(&job(line), Unrun::OverBudget).verdict;
-    assert!(matches!(verdict, Verdict::Retry { attempts: 4, why: Why::Budget, .. }), "uncharged: {verdict:?}");
+    assert!(
+        matches!(verdict, Verdict::Retry { attempts: 4, why: Why::Budget, .. }),
+        "uncharged: {verdict:?}"
+    );
 }
 
 #[test]
@@ -201,11 +207,17 @@ fn a_kind_without_a_handler_waits_uncharged_and_not_for_ever() {
     }
     let later = |seconds: u64| Judge { redis: UnixMillis(100_000 + seconds * 1000), ..judge(&policy) };
     let verdict = later(58).settle(&job(line.clone()), refused()).verdict;
-    assert!(matches!(verdict, Verdict::Retry { delay, .. } if delay == SECOND * 2), "to the limit: {verdict:?}");
+    assert!(
+        matches!(verdict, Verdict::Retry { delay, .. } if delay == SECOND * 2),
+        "to the limit: {verdict:?}"
+    );
     let (reason, record, _) = letter(later(60).settle(&job(line), refused()).verdict);
     assert_eq!((reason, record.attempts), (DeadReason::UnknownKind, 3));
     let undecodable = Ran::Refused(DeadReason::Undecodable, "garbage".into(), facts());
-    assert_eq!(letter(judge(&policy).settle(&job(behind(0)), undecodable).verdict).0, DeadReason::Undecodable);
+    assert_eq!(
+        letter(judge(&policy).settle(&job(behind(0)), undecodable).verdict).0,
+        DeadReason::Undecodable
+    );
 }
 
 #[test]

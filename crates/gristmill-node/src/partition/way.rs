@@ -58,7 +58,8 @@ impl Way {
         let rule = policy.rules.of(&entry.envelope);
         let budget = rule.as_ref().and_then(|rule| rule.crash_budget).unwrap_or(policy.crash_budget);
         // A charge that names a run of this very process is false: it lives.
-        let is_true = |crash: &&gristmill_broker::state::Crash| crash.fence.incarnation.as_str() != incarnation;
+        let is_true =
+            |crash: &&gristmill_broker::state::Crash| crash.fence.incarnation.as_str() != incarnation;
         let crashes = line.crashes.iter().filter(is_true).count();
         if u32::try_from(crashes).unwrap_or(u32::MAX) >= budget {
             return Self::Settle(Unrun::Crashed);
@@ -80,7 +81,9 @@ impl Way {
             (_, true) => Self::Mark(How::Look),
             (Suspicion::Weak, false) => Self::Mark(How::Beside),
             // A returned job is in no pending list: without a mark its owner's death would not be seen (V26).
-            (Suspicion::None, false) if entry.returned || redelivery != Redelivery::Rerun => Self::Mark(How::Beside),
+            (Suspicion::None, false) if entry.returned || redelivery != Redelivery::Rerun => {
+                Self::Mark(How::Beside)
+            }
             (Suspicion::None, false) => Self::Run,
         }
     }

@@ -93,7 +93,8 @@ fn what_may_not_be_repeated_is_marked_and_an_interrupted_run_takes_its_kinds_way
 #[test]
 fn a_person_comes_first_and_a_retry_asks_the_budget() {
     let policy = policy(PLAIN.0, PLAIN.1);
-    let skipped = StateLine { request: Some(Request::Skip), crashes: vec![crash("a~1"); 9], ..StateLine::default() };
+    let skipped =
+        StateLine { request: Some(Request::Skip), crashes: vec![crash("a~1"); 9], ..StateLine::default() };
     assert_eq!(way(Some(skipped), false, &policy), Way::Settle(Unrun::Skipped));
     let retry = |why| StateLine { turn: 1, attempts: 1, why, ..StateLine::default() };
     let ways: Vec<Way> = (0..200).map(|_| way(Some(retry(Why::Retry)), false, &policy)).collect();

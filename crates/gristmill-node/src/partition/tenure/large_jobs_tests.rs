@@ -48,7 +48,13 @@ impl Played {
     fn tell(&mut self, event: Event, size: usize) {
         let mut events = std::collections::VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
-            let now = Now { instant: self.start, wall: UnixMillis(1), redis: UnixMillis(1), trusted: true, random: 0.5 };
+            let now = Now {
+                instant: self.start,
+                wall: UnixMillis(1),
+                redis: UnixMillis(1),
+                trusted: true,
+                random: 0.5,
+            };
             let mut actions = Vec::new();
             self.tenure.decide(event, now, &mut actions);
             for action in actions {

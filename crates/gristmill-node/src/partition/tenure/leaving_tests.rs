@@ -34,7 +34,13 @@ impl Played {
     }
 
     fn tell(&mut self, after: Duration, event: Event) -> Vec<Action> {
-        let now = Now { instant: self.start + after, wall: UnixMillis(1), redis: UnixMillis(1), trusted: true, random: 0.5 };
+        let now = Now {
+            instant: self.start + after,
+            wall: UnixMillis(1),
+            redis: UnixMillis(1),
+            trusted: true,
+            random: 0.5,
+        };
         let mut actions = Vec::new();
         self.tenure.decide(event, now, &mut actions);
         actions

@@ -125,7 +125,13 @@ impl Tenure {
 
     /// What Redis holds for this tenure is in its lanes, or the tenure has lost sight of a job: then it ends, and the next
     /// finds it. Only where every call before was answered, so that both are counts of the same moment.
-    pub(super) fn counted(&mut self, number: u64, census: Option<Census>, now: Now, actions: &mut Vec<Action>) {
+    pub(super) fn counted(
+        &mut self,
+        number: u64,
+        census: Option<Census>,
+        now: Now,
+        actions: &mut Vec<Action>,
+    ) {
         self.looking.counting = false;
         self.looking.next_census = Some(now.instant + self.bounds.census_every);
         let Some(census) = census else { return };

@@ -52,7 +52,13 @@ impl Tenure {
         self.alone_at_the_end(actions);
         let left_over = |job: &LaneJob| {
             let entry = job.entry.clone();
-            Leftover { place: entry.place, turn: job.turn(), acknowledged: job.acknowledged, result: None, entry }
+            Leftover {
+                place: entry.place,
+                turn: job.turn(),
+                acknowledged: job.acknowledged,
+                result: None,
+                entry,
+            }
         };
         let leftovers: Vec<Leftover> = self.lanes.running().map(left_over).collect();
         for leftover in leftovers {
@@ -78,12 +84,7 @@ impl Tenure {
         self.acquire(actions);
     }
 
-    pub(super) fn recovered_slice(
-        &mut self,
-        entries: Vec<Entry>,
-        next: Place,
-        now: Now,
-    ) {
+    pub(super) fn recovered_slice(&mut self, entries: Vec<Entry>, next: Place, now: Now) {
         self.weigh(&entries);
         // Slices come in order of place.
         self.push(entries, now);

@@ -166,7 +166,9 @@ impl Tenure {
                     self.alone_over(settle.place, actions);
                     continue;
                 }
-                (Settled::Stale | Settled::Duplicate | Settled::Discarded, _) => self.lanes.settled(lane, instant),
+                (Settled::Stale | Settled::Duplicate | Settled::Discarded, _) => {
+                    self.lanes.settled(lane, instant)
+                }
                 (Settled::Dead, _) => {
                     if holds {
                         self.holds(&entry, now);

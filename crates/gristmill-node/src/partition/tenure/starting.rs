@@ -126,7 +126,8 @@ impl Tenure {
         if job.marked && self.phase == Phase::Serving {
             if stopped {
                 // Noted by the same call.
-                let noted = gristmill_broker::Entry { state: job.entry.state.noted(true), ..(*job.entry).clone() };
+                let noted =
+                    gristmill_broker::Entry { state: job.entry.state.noted(true), ..(*job.entry).clone() };
                 job.entry = std::sync::Arc::new(noted);
             }
             let how = if stopped { How::Interrupted } else { How::Not };

@@ -95,7 +95,11 @@ impl World {
     fn stand(node: &world::SimNode) -> String {
         let Tenure { phase, alone, lanes, calls, leftovers, .. } = &node.tenure;
         let runs = (node.queued.len(), &node.running, node.alone, node.gate);
-        format!("{phase:?} {alone:?} {calls:?} {leftovers:?} active {} known {} {runs:?}", lanes.active(), lanes.known())
+        format!(
+            "{phase:?} {alone:?} {calls:?} {leftovers:?} active {} known {} {runs:?}",
+            lanes.active(),
+            lanes.known()
+        )
     }
 
     fn letters(&self) -> Vec<DeadLetter> {

@@ -350,7 +350,11 @@ impl World {
         }
         self.starts += 1;
         if run.alone {
-            assert!(self.nodes[n].running.is_empty(), "not alone: {run:?} beside {:?}", self.nodes[n].running);
+            assert!(
+                self.nodes[n].running.is_empty(),
+                "not alone: {run:?} beside {:?}",
+                self.nodes[n].running
+            );
         }
         if self.poison.contains(&(run.entry.key.to_string(), version_of(&run))) {
             self.deaths += 1;
