@@ -7,8 +7,11 @@
 //! * [`envelope`]: a job on the wire, in named MessagePack.
 //! * [`job`]: a job as a producer describes it, and its encoded form.
 //! * [`outcome`]: what a handler may answer: effects, or an error with a class.
-//! * [`retry`]: how long a job that failed waits, and how often it is tried.
+//! * [`retry`]: how long a job that failed waits, how often it is tried, and until what age.
+//! * [`retry_budget`]: how many retries a node affords.
+//! * [`history`]: what happened to a job so far: its attempts and its crashes.
 //! * [`dead_letter`]: the record kept of a job that is no longer tried.
+//! * [`trace`]: the trace a job belongs to.
 //! * [`time`]: `UnixMillis`, the only wall-clock type.
 //!
 //! Invariants: an identifier that was built by `new` is within its limits; what was read from Redis is kept as it is
@@ -16,18 +19,24 @@
 
 pub mod dead_letter;
 pub mod envelope;
+pub mod history;
 pub mod job;
 pub mod name;
 pub mod outcome;
 pub mod place;
 pub mod retry;
+pub mod retry_budget;
 pub mod time;
+pub mod trace;
 
 pub use dead_letter::{DeadLetter, DeadReason};
 pub use envelope::{ContentType, Envelope, EnvelopeError, Limits};
+pub use history::{AttemptRecord, CrashRecord, History};
 pub use job::{EncodeError, EncodedJob, JobLimits, NewJob};
 pub use name::{JobId, Key, Kind, NameError, QueueName, partition_of};
 pub use outcome::{Effects, EntityChange, ErrorClass, Failure};
 pub use place::Place;
 pub use retry::{Backoff, RetryPolicy};
+pub use retry_budget::RetryBudget;
 pub use time::UnixMillis;
+pub use trace::trace_id;

@@ -1,4 +1,4 @@
-//! How long a job that failed waits, and how often it is tried. Pure: the caller brings the random number.
+//! How long a job that failed waits, how often it is tried, and until what age. Pure: the caller brings the random number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,10 +57,12 @@ pub struct RetryPolicy {
     pub jitter: bool,
     /// How many attempts a job has in all.
     pub max_attempts: u32,
+    /// Older than this, counted from when it was enqueued, a job is tried no more; no limit where nothing is said.
+    pub max_age: Option<Duration>,
 }
 
 impl Default for RetryPolicy {
-    /// Exponential from 1 s to 5 minutes with full jitter above 100 ms; 10 attempts.
+    /// Exponential from 1 s to 5 minutes with full jitter above 100 ms; 10 attempts, at any age.
     fn default() -> Self {
         Self {
             backoff: Backoff::Exponential { base: Duration::from_secs(1) },
@@ -68,6 +70,7 @@ impl Default for RetryPolicy {
             floor: Duration::from_millis(100),
             jitter: true,
             max_attempts: 10,
+            max_age: None,
         }
     }
 }
@@ -104,6 +107,13 @@ impl RetryPolicy {
         self
     }
 
+    /// With a limit of age.
+    #[must_use]
+    pub fn with_max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
+        self
+    }
+
     /// With other bounds of the wait.
     #[must_use]
     pub fn with_bounds(mut self, floor: Duration, cap: Duration) -> Self {
@@ -131,6 +141,12 @@ impl RetryPolicy {
     #[must_use]
     pub fn allows(&self, attempts: u32, own_limit: Option<u32>) -> bool {
         attempts < own_limit.unwrap_or(self.max_attempts).max(1)
+    }
+
+    /// Whether a job of that age, counted from when it was enqueued, is tried no more.
+    #[must_use]
+    pub fn too_old(&self, age: Duration) -> bool {
+        self.max_age.is_some_and(|most| age > most)
     }
 }
 
@@ -175,5 +191,12 @@ mod tests {
         assert!(!policy.allows(3, None));
         assert!(policy.allows(3, Some(5)));
         assert!(policy.allows(0, Some(0)) && !policy.allows(1, Some(0)));
+    }
+
+    #[test]
+    fn a_job_is_too_old_only_under_a_limit_of_age() {
+        assert!(!RetryPolicy::default().too_old(Duration::MAX));
+        let policy = RetryPolicy::default().with_max_age(SECOND);
+        assert!(!policy.too_old(SECOND) && policy.too_old(SECOND + Duration::from_millis(1)));
     }
 }

@@ -114,6 +114,7 @@ fn letter_of(index: usize, job: &Known, turn: u32) -> Bytes {
         attempts: turn,
         node: "a".to_owned(),
         at: UnixMillis(0),
+        ..DeadLetter::default()
     };
     letter.encode().unwrap().into()
 }

@@ -119,6 +119,7 @@ fn plant(world: &World, queue: &QueueDefinition, partition: u16, letters: &[(u64
                 attempts: 1,
                 node: "a".to_owned(),
                 at: UnixMillis(*at),
+                ..DeadLetter::default()
             };
             bodies.extend([id.clone().into_bytes(), record.encode().unwrap()]);
         }

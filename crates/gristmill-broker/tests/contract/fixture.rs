@@ -380,6 +380,7 @@ pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {
         attempts: 1,
         node: "a".to_owned(),
         at: UnixMillis(1),
+        ..DeadLetter::default()
     };
     let verdict = Verdict::Dead {
         dead_id: letter.to_owned(),

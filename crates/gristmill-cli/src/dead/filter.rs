@@ -125,6 +125,7 @@ mod tests {
             attempts: 10,
             node: "n".into(),
             at: UnixMillis(1),
+            ..DeadLetter::default()
         };
         let queue = QueueName::new("q").unwrap();
         let position = DeadPosition { at: UnixMillis(1), queue, partition: 0, id: "l".into() };

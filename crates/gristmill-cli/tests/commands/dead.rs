@@ -33,6 +33,7 @@ fn letter(job: &str, key: &str, reason: DeadReason, error: &[&str], envelope: Ve
         attempts: 3,
         node: "reader#1".into(),
         at: UnixMillis(1),
+        ..DeadLetter::default()
     }
 }
 

@@ -118,6 +118,7 @@ impl Judge<'_> {
             attempts,
             node: self.node.to_owned(),
             at: self.wall,
+            ..DeadLetter::default()
         };
         Verdict::Dead {
             // Its own id: a place may come again after a failover, in another epoch.
