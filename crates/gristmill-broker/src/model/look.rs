@@ -125,6 +125,25 @@ impl Model {
         self.seen_partition(keys)?.state.get(&place).cloned()
     }
 
+    /// The dead letter for which the lane of a key waits, and since when.
+    #[must_use]
+    pub fn hold(&self, keys: &PartitionKeys, key: &Key) -> Option<(String, UnixMillis)> {
+        let hold = self.seen_partition(keys)?.held.get(key)?;
+        Some((hold.letter.clone(), UnixMillis(hold.since_ms)))
+    }
+
+    /// The first envelope of a job that was replayed with another.
+    #[must_use]
+    pub fn original(&self, keys: &PartitionKeys, place: Place) -> Option<bytes::Bytes> {
+        self.seen_partition(keys)?.originals.get(&place).cloned()
+    }
+
+    /// How often people have acted on the partition's lanes.
+    #[must_use]
+    pub fn changes(&self, keys: &PartitionKeys) -> u64 {
+        self.seen_partition(keys).map_or(0, |partition| partition.lease.changes)
+    }
+
     /// How a producer's id stands (`waiting <place>`, `applied`, `stale`, `dead <letter>`), and until when that is
     /// known, if not as long as its job lives.
     #[must_use]

@@ -9,6 +9,7 @@
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
+//! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
@@ -18,6 +19,7 @@ mod dead;
 mod fixture;
 mod late;
 mod memory;
+mod people;
 mod replies;
 mod settling;
 mod traces;
