@@ -144,6 +144,13 @@ impl Model {
         self.seen_partition(keys).map_or(0, |partition| partition.lease.changes)
     }
 
+    /// Everything that is stored about jobs, in order of place.
+    #[must_use]
+    pub fn states(&self, keys: &PartitionKeys) -> Vec<(Place, StateLine)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        partition.state.iter().map(|(place, line)| (*place, line.clone())).collect()
+    }
+
     /// How a producer's id stands (`waiting <place>`, `applied`, `stale`, `dead <letter>`), and until when that is
     /// known, if not as long as its job lives.
     #[must_use]

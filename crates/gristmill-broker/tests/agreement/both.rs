@@ -75,7 +75,7 @@ pub(crate) fn time(span: Span) -> Duration {
     }
 }
 
-fn clock() -> u64 {
+pub(crate) fn clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
@@ -313,7 +313,13 @@ impl Both {
         let (real, model) = (renew(&tenure.real), renew(&tenure.model));
         let real = self.connection.renew(&[real], time(ttl)).await.map_err(|e| e.to_string())?;
         let model = self.model.renew(&[model], time(ttl));
-        let word = match agree(real, model)?.remove(0) {
+        let without_clock = |answers: Vec<Renewed>| match answers.into_iter().next() {
+            Some(Renewed::Ok { wanted_by, changes, .. }) => {
+                Renewed::Ok { wanted_by, changes, now: UnixMillis(0) }
+            }
+            refused => refused.unwrap_or(Renewed::Refused(Refusal::Overtaken)),
+        };
+        let word = match agree(without_clock(real), without_clock(model))? {
             Renewed::Ok { wanted_by: None, .. } => "renew:ok",
             Renewed::Ok { wanted_by: Some(_), .. } => "renew:wanted",
             Renewed::Refused(Refusal::Gap { .. }) => "renew:refused gap",

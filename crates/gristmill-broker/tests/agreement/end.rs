@@ -4,7 +4,7 @@ use crate::both::{Both, id, key};
 use crate::given::{Given, rounded};
 use crate::plan::{IDS, KEYS};
 use gristmill_broker::inspect::PartitionView;
-use gristmill_broker::{Fence, Incarnation};
+use gristmill_broker::{Fence, Incarnation, StateLine};
 use gristmill_job::{Place, UnixMillis};
 use gristmill_testkit::server::Reply;
 use std::collections::BTreeMap;
@@ -62,6 +62,13 @@ fn text(reply: Option<&Reply>) -> &str {
     reply.and_then(Reply::as_str).unwrap_or_default()
 }
 
+fn bytes(reply: &Reply) -> &[u8] {
+    match reply {
+        Reply::Bulk(bytes) => bytes,
+        _ => b"",
+    }
+}
+
 /// Which jobs lie there, and who holds which.
 fn stream(both: &mut Both) -> Result<(), String> {
     let name = both.keys.stream.clone();
@@ -93,22 +100,18 @@ fn stream(both: &mut Both) -> Result<(), String> {
 fn states(both: &mut Both) -> Result<(), String> {
     let (name, now) = (both.keys.state.clone(), both.model.now().0);
     let all = ask(both, &[b"HGETALL", name.as_bytes()])?;
-    let real: BTreeMap<String, String> = items(&all)
+    let line = |side: usize, line| both.given[side].line(line, now);
+    let real: BTreeMap<String, Option<StateLine>> = items(&all)
         .chunks(2)
         .map(|pair| {
-            let line = StateLine::parse(bytes(pair.get(1)));
-            let line = line.map(|line| shown(both, 0, line, now));
-            let line = line.unwrap_or_else(|| format!("{pair:?}"));
-            (both.given[0].place_text(text(pair.first())), line)
+            let parsed = StateLine::parse(bytes(&pair[1])).map(|parsed| line(0, parsed));
+            (both.given[0].place_text(text(pair.first())), parsed)
         })
         .collect();
-    let mut model = BTreeMap::new();
-    for (place, ..) in both.model.jobs(&both.keys) {
-        if let Some(line) = both.model.state(&both.keys, place) {
-            let line = shown(both, 1, line, both.model.now().0);
-            model.insert(both.given[1].place_text(&place.to_string()), line);
-        }
-    }
+    let stored = both.model.states(&both.keys).into_iter();
+    let model = stored
+        .map(|(place, stored)| (both.given[1].place_text(&place.to_string()), Some(line(1, stored))))
+        .collect();
     agree("states", real, model)
 }
 

@@ -1,10 +1,11 @@
 //! What each side was given, and its answers with that replaced by the order in which it was given.
 
+use crate::both::clock;
 use crate::plan::ACTORS;
 use gristmill_broker::call::Answer;
 use gristmill_broker::lease::acquire::{Acquired, Before};
-use gristmill_broker::{Entry, Epoch, Settled};
-use gristmill_job::Place;
+use gristmill_broker::{Entry, Epoch, JobState, Settled, StateLine};
+use gristmill_job::{Place, UnixMillis};
 use std::time::Duration;
 
 /// What each side was given, in the order it was given.
@@ -46,8 +47,27 @@ impl Given {
 
     fn entry(&self, mut entry: Entry) -> Entry {
         entry.place = self.place(entry.place);
-        entry.state.due_in = rounded(entry.state.due_in);
+        if let Some(line) = entry.state.line() {
+            let now_ms = line.due_ms.saturating_sub(entry.state.due_in.as_millis() as u64);
+            entry.state = JobState::of(self.line(line.clone(), now_ms), 0);
+        }
         entry
+    }
+
+    /// A line with whose runs it tells, and with times as they are from now: what waits no more waits for 0.
+    pub(crate) fn line(&self, mut line: StateLine, now_ms: u64) -> StateLine {
+        let millis = |time| rounded(time).as_millis() as u64;
+        line.due_ms = millis(Duration::from_millis(line.due_ms.saturating_sub(now_ms)));
+        if let Some(mark) = &mut line.mark {
+            mark.fence.epoch = self.epoch(mark.fence.epoch);
+        }
+        for crash in &mut line.crashes {
+            crash.fence.epoch = self.epoch(crash.fence.epoch);
+            // Found a moment ago, since a sequence does not take longer.
+            let ago = UnixMillis(clock().abs_diff(crash.at.0));
+            crash.at = UnixMillis(millis(Duration::from_millis(ago.0)));
+        }
+        line
     }
 
     pub(crate) fn answer(&self, answer: Answer) -> Answer {

@@ -4,6 +4,7 @@ use crate::both::{Both, Known, key, time};
 use crate::plan::{self, Which};
 use bytes::Bytes;
 use gristmill_broker::call::Call;
+use gristmill_broker::state::Why;
 use gristmill_broker::{Emit, Settle, Verdict};
 use gristmill_job::{DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Place, QueueName, UnixMillis};
 

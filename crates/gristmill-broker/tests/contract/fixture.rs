@@ -4,6 +4,7 @@ use bytes::Bytes;
 use gristmill_broker::call::{Answer, Call, Guard};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
+use gristmill_broker::state::{JobState, StateLine, Why};
 use gristmill_broker::{
     CallError, Connection, Emit, Entry, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition,
     RedisConfig, Refusal, Settle, Settled, Verdict,
@@ -391,6 +392,12 @@ pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {
         acknowledged: false,
     };
     verdict_on(entry, true, verdict)
+}
+
+/// The same job, as if it had been put back until it stood at this turn.
+pub(crate) fn at_turn(entry: &Entry, turn: u32) -> Entry {
+    let line = StateLine { turn, attempts: entry.state.attempts(), ..StateLine::default() };
+    Entry { state: JobState::of(line, 0), ..entry.clone() }
 }
 
 /// The ids of entries, in order.

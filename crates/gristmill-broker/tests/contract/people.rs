@@ -12,6 +12,7 @@ use gristmill_broker::state::{Request, Suspicion, Why};
 use gristmill_broker::take::Taken;
 use gristmill_broker::{Entry, Settle, Settled, StateLine, Verdict};
 use gristmill_job::{DeadLetter, DeadReason, Key, Place};
+use gristmill_testkit::server::Reply;
 use std::time::Duration;
 
 fn key(name: &str) -> Key {
@@ -37,10 +38,16 @@ async fn die(world: &mut World, jobs: &[(&str, &str)]) -> (Tenure, Vec<Entry>) {
     (a, entries)
 }
 
+fn field(world: &World, hash: &str, name: &str) -> Option<Vec<u8>> {
+    match world.raw(&[b"HGET", hash.as_bytes(), name.as_bytes()]) {
+        Reply::Bulk(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
 /// The letter's record as Redis holds it.
 fn record(world: &World, letter: &str) -> DeadLetter {
-    let reply = world.raw(&[b"HGET", world.keys.dead_bodies.as_bytes(), letter.as_bytes()]);
-    DeadLetter::decode(reply.as_bytes().unwrap()).unwrap()
+    DeadLetter::decode(&field(world, &world.keys.dead_bodies, letter).unwrap()).unwrap()
 }
 
 fn replay_of(world: &World, letter: &str) -> Replay {
@@ -68,8 +75,7 @@ async fn changes(world: &World, tenure: &Tenure) -> u64 {
 }
 
 fn line(world: &World, place: Place) -> Option<StateLine> {
-    let reply = world.raw(&[b"HGET", world.keys.state.as_bytes(), place.to_string().as_bytes()]);
-    reply.as_bytes().and_then(StateLine::parse)
+    StateLine::parse(&field(world, &world.keys.state, &place.to_string())?)
 }
 
 fn mark(world: &World, id: &str) -> Option<String> {
@@ -81,7 +87,7 @@ fn count(world: &World, command: &[u8], key: &str) -> i64 {
 }
 
 /// Everything that lies in the partition, to see that nothing was written.
-fn snapshot(world: &World) -> Vec<gristmill_testkit::server::Reply> {
+fn snapshot(world: &World) -> Vec<Reply> {
     let keys = &world.keys;
     let mut all = vec![
         world.raw(&[b"ZRANGE", keys.dead.as_bytes(), b"0", b"-1", b"WITHSCORES"]),
@@ -152,11 +158,7 @@ fn a_replay_carries_the_first_envelope_the_suspicion_and_how_often_it_was_replay
         assert_eq!(line(world, place), Some(expected));
         let entry = take(world, &mut a, 0).await.entries.remove(0);
         assert_eq!(&entry.envelope[..], b"edited");
-        let original = |world: &World| {
-            let field = place.to_string();
-            let reply = world.raw(&[b"HGET", world.keys.originals.as_bytes(), field.as_bytes()]);
-            reply.as_bytes().map(<[u8]>::to_vec)
-        };
+        let original = |world: &World| field(world, &world.keys.originals, &place.to_string());
         assert_eq!(original(world), Some(entries[0].envelope.to_vec()));
 
         // It dies again and is edited again: the first one is kept.

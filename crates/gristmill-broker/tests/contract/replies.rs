@@ -9,7 +9,7 @@ use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::{Epoch, Refusal, Settled};
-use gristmill_job::{Place, QueueName};
+use gristmill_job::{Place, QueueName, UnixMillis};
 use std::time::Duration;
 
 #[test]
