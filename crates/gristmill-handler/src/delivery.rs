@@ -24,6 +24,9 @@ pub struct Delivery {
     pub attempt: u32,
     /// Whether it was taken back from an owner that is gone, so that an earlier run may have happened unseen.
     pub recovered: bool,
+    /// Whether an earlier run was interrupted and its kind says how to look: `Registry::start` then looks, and runs no
+    /// handler.
+    pub reconcile: bool,
     /// By which the node stops this run.
     pub cancellation: Cancellation,
     /// The queue it came from.
@@ -39,6 +42,7 @@ impl fmt::Debug for Delivery {
             .field("place", &format_args!("{}", self.place))
             .field("attempt", &self.attempt)
             .field("recovered", &self.recovered)
+            .field("reconcile", &self.reconcile)
             .field("envelope_bytes", &self.envelope.len())
             .finish_non_exhaustive()
     }
@@ -113,4 +117,8 @@ pub enum Answer {
     Snoozed(Duration),
     /// Never, for this reason: done without effect.
     Discarded(String),
+    /// The look at an interrupted run found that its work was not done: the handler runs next, uncharged.
+    RunAgain,
+    /// Nobody knows whether its effect happened, for this reason: a dead letter `review`.
+    Review(String),
 }

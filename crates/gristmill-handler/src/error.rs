@@ -32,6 +32,7 @@ enum Instead {
     Nothing,
     Snooze(Duration),
     Discard,
+    Review,
 }
 
 impl HandlerError {
@@ -71,6 +72,12 @@ impl HandlerError {
         Self { instead: Instead::Discard, ..Self::permanent(reason) }
     }
 
+    /// Nobody knows whether its effect happened: a dead letter `review` with this reason, for a person. For a call that
+    /// was sent and never answered, where sending it again is worse than asking.
+    pub fn review(reason: impl Into<Boxed>) -> Self {
+        Self { instead: Instead::Review, ..Self::permanent(reason) }
+    }
+
     /// The dependency said when to come again: the next attempt waits at least so long.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -90,6 +97,7 @@ impl HandlerError {
             Instead::Nothing => Answer::Failed(self.into_failure(classifiers)),
             Instead::Snooze(wait) => Answer::Snoozed(wait),
             Instead::Discard => Answer::Discarded(self.chain().join(": ")),
+            Instead::Review => Answer::Review(self.chain().join(": ")),
         }
     }
 

@@ -35,6 +35,24 @@ pub trait Handler<Args>: Send + Sync + 'static {
     fn run(self: Arc<Self>, context: Context, shared: Arc<Shared>) -> RunFuture;
 }
 
+/// The one boxed future of a run: `begin` makes the arguments and calls the user's function, `end` reads what it returned.
+pub(crate) fn run_user_code<Fut: Future + Send + 'static>(
+    context: Context,
+    shared: Arc<Shared>,
+    begin: impl FnOnce(&Context, &Shared) -> Result<Fut, HandlerError> + Send + 'static,
+    end: fn(Fut::Output) -> Result<Answer, HandlerError>,
+) -> RunFuture {
+    Box::pin(async move {
+        let begun = begin(&context, &shared);
+        drop(context); // a long run must not keep what its handler did not ask for
+        let ended = match begun {
+            Ok(future) => end(future.await),
+            Err(error) => Err(error),
+        };
+        ended.unwrap_or_else(|error| error.into_answer(shared.classifiers()))
+    })
+}
+
 macro_rules! handlers_with {
     ($($Extractor:ident),*) => {
         impl<F, Fut, T, $($Extractor),*> Handler<(T, $($Extractor,)*)> for F
@@ -50,23 +68,13 @@ macro_rules! handlers_with {
                 $($Extractor::needs(needs);)*
             }
 
+            #[allow(unused_variables)]
             fn run(self: Arc<Self>, context: Context, shared: Arc<Shared>) -> RunFuture {
-                Box::pin(async move {
-                    let begin = || -> Result<Fut, HandlerError> {
-                        let payload = T::from_payload(&context)?;
-                        Ok(self(payload, $($Extractor::from_delivery(&context, &shared)?),*))
-                    };
-                    let begun = begin();
-                    drop(context); // a long run must not keep what its handler did not ask for
-                    let result = match begun {
-                        Ok(future) => future.await.into_result(),
-                        Err(error) => Err(error),
-                    };
-                    match result {
-                        Ok(effects) => Answer::Done(effects),
-                        Err(error) => error.into_answer(shared.classifiers()),
-                    }
-                })
+                let begin = move |context: &Context, shared: &Shared| {
+                    let payload = T::from_payload(context)?;
+                    Ok(self(payload, $($Extractor::from_delivery(context, shared)?),*))
+                };
+                run_user_code(context, shared, begin, |answer| answer.into_result().map(Answer::Done))
             }
         }
     };

@@ -9,8 +9,10 @@
 //! * [`extract`]: the other arguments ([`State`], [`Context`], your own).
 //! * [`context`]: what a run may ask about itself.
 //! * [`cancellation`]: asking a run to stop, in two stages.
-//! * [`error`]: errors with a class, and the chain that a dead letter keeps; snooze and discard.
-//! * [`options`]: a kind's own retry policy and time limits.
+//! * [`redelivery`]: what a kind says about runs that may have happened already.
+//! * [`reconcile`]: looking whether an interrupted run did its work.
+//! * [`error`]: errors with a class, and the chain that a dead letter keeps; snooze, discard and review.
+//! * [`options`]: a kind's own retry policy, limits and semantics.
 //!
 //! Invariants: all user code (decoding a payload, extractors, the handler) runs inside the returned future, so that
 //! whoever polls it can catch a panic; what a foreign producer wrote never panics here; the way of a job through
@@ -26,6 +28,8 @@ pub mod handler;
 mod nesting;
 pub mod options;
 pub mod payload;
+pub mod reconcile;
+pub mod redelivery;
 pub mod registry;
 
 pub use cancellation::{Cancellation, Stage};
@@ -36,4 +40,6 @@ pub use extract::{FromDelivery, Needs, Shared, State};
 pub use handler::{Handler, IntoAnswer};
 pub use options::KindOptions;
 pub use payload::{FromPayload, Raw};
+pub use reconcile::{Look, Reconciled};
+pub use redelivery::{DeliverySemantics, KindDescription, Redelivery, Rule};
 pub use registry::{Registry, RegistryError, RegistryFault};

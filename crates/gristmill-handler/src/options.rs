@@ -3,9 +3,21 @@
 use gristmill_job::RetryPolicy;
 use std::time::Duration;
 
-/// A kind's own retry policy and limits. What is not said is the queue's.
+/// A kind's own retry policy, limits, and what becomes of an interrupted run. What is not said is the queue's.
+///
+/// | the handler | say |
+/// |---|---|
+/// | returns `Effects`, may be done twice, or sends `Context::idempotency_key` along | nothing |
+/// | does what can be looked up afterwards | nothing here, but `Registry::reconcile` |
+/// | does what cannot be looked up and must not happen twice | [`review`](Self::review) |
+/// | does what may rather be lost than happen twice | [`at_most_once`](Self::at_most_once) |
+///
+/// [`Redelivery`](crate::Redelivery) says more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KindOptions {
+    pub(crate) review: bool,
+    pub(crate) at_most_once: bool,
+    pub(crate) crash_budget: Option<u32>,
     retry: Option<RetryPolicy>,
     soft_limit: Option<Duration>,
     hard_limit: Option<Duration>,
@@ -40,6 +52,29 @@ impl KindOptions {
         self
     }
 
+    /// After an interrupted run a person decides: it becomes a dead letter `review`. Costs a write before every run.
+    #[must_use]
+    pub fn review(mut self) -> Self {
+        self.review = true;
+        self
+    }
+
+    /// Jobs are acknowledged before they run, and never run twice. One whose process dies is lost and counted nowhere; an
+    /// error is a dead letter at once, whatever its class and the retry policy. The next job of the key still waits
+    /// for the run. Costs a write before every run.
+    #[must_use]
+    pub fn at_most_once(mut self) -> Self {
+        self.at_most_once = true;
+        self
+    }
+
+    /// After so many charged crashes a job is a dead letter `crashed`; at least 1.
+    #[must_use]
+    pub fn crash_budget(mut self, crashes: u32) -> Self {
+        self.crash_budget = Some(crashes);
+        self
+    }
+
     /// The policy, where one was said.
     #[must_use]
     pub fn retry_policy(&self) -> Option<&RetryPolicy> {
@@ -64,6 +99,14 @@ impl KindOptions {
             _ if self.retry.as_ref().is_some_and(|retry| retry.max_attempts == 0) => {
                 Some("a retry policy must allow at least one attempt")
             }
+            _ if self.retry.as_ref().is_some_and(|retry| retry.max_age == Some(Duration::ZERO)) => {
+                Some("a retry policy's limit of age must be more than nothing")
+            }
+            _ if self.crash_budget == Some(0) => Some("a crash budget must be at least 1"),
+            _ if self.review && self.at_most_once => Some(
+                "`at_most_once` and `review` exclude each other: a job that was acknowledged before its run never \
+                 comes back to a person",
+            ),
             _ => None,
         }
     }

@@ -1,16 +1,19 @@
 //! Which handler serves which kind, and how a delivery becomes a run.
 
 use crate::context::Context;
-use crate::delivery::{Delivery, Facts, RunFuture, Started};
+use crate::delivery::{Answer, Delivery, Facts, RunFuture, Started};
 use crate::error::{Classify, capped, classifier};
 use crate::extract::{Needs, Shared};
 use crate::handler::Handler;
 use crate::options::KindOptions;
+use crate::reconcile::Look;
+use crate::redelivery::{DeliverySemantics, KindDescription, Redelivery, Rule};
 use gristmill_job::{DeadReason, Envelope, Kind, NameError};
 use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Handlers by kind, with the state they share. Clones are cheap.
 ///
@@ -21,14 +24,22 @@ pub struct Registry(Arc<Inner>);
 #[derive(Clone, Default)]
 struct Inner {
     served: BTreeMap<&'static str, Served>,
+    looks: BTreeMap<&'static str, UserCode>,
     shared: Arc<Shared>,
     faults: Vec<RegistryFault>,
+    /// Whether any kind is not as every kind is by default.
+    ruled: bool,
+}
+
+#[derive(Clone)]
+struct UserCode {
+    run: Arc<dyn Fn(Context, Arc<Shared>) -> RunFuture + Send + Sync>,
+    needs: Needs,
 }
 
 #[derive(Clone)]
 struct Served {
-    run: Arc<dyn Fn(Context, Arc<Shared>) -> RunFuture + Send + Sync>,
-    needs: Needs,
+    handler: UserCode,
     options: Option<Arc<KindOptions>>,
 }
 
@@ -84,14 +95,41 @@ impl Registry {
             inner.faults.push(RegistryFault::Name(error));
         } else if inner.served.contains_key(kind) {
             inner.faults.push(RegistryFault::KindTwice(kind));
-        } else if let Some(fault) = options.as_ref().and_then(KindOptions::fault) {
-            inner.faults.push(RegistryFault::Options { kind, fault });
         } else {
+            if let Some(fault) = options.as_ref().and_then(KindOptions::fault) {
+                inner.faults.push(RegistryFault::Options { kind, fault });
+            }
+            inner.ruled |=
+                options.as_ref().is_some_and(|o| o.review || o.at_most_once || o.crash_budget.is_some());
             let mut needs = Needs::default();
             H::needs(&mut needs);
             let handler = Arc::new(handler);
             let run = Arc::new(move |context, shared| Arc::clone(&handler).run(context, shared));
-            inner.served.insert(kind, Served { run, needs, options: options.map(Arc::new) });
+            let handler = UserCode { run, needs };
+            inner.served.insert(kind, Served { handler, options: options.map(Arc::new) });
+        }
+        self
+    }
+
+    /// After an interrupted run of `kind`, `look` says whether its work was done; see [`Redelivery`]. Before or after the
+    /// kind itself is registered.
+    #[must_use]
+    pub fn reconcile<L, A>(mut self, kind: &'static str, look: L) -> Self
+    where
+        L: Look<A>,
+    {
+        let inner = Arc::make_mut(&mut self.0);
+        if let Err(error) = Kind::new(kind) {
+            inner.faults.push(RegistryFault::Name(error));
+        } else if inner.looks.contains_key(kind) {
+            inner.faults.push(RegistryFault::ReconcileTwice(kind));
+        } else {
+            let mut needs = Needs::default();
+            L::needs(&mut needs);
+            let look = Arc::new(look);
+            let run = Arc::new(move |context, shared| Arc::clone(&look).look(context, shared));
+            inner.looks.insert(kind, UserCode { run, needs });
+            inner.ruled = true;
         }
         self
     }
@@ -112,15 +150,91 @@ impl Registry {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn check(&self) -> Result<(), RegistryError> {
-        let missing = self.0.served.iter().flat_map(|(kind, served)| {
-            self.0.shared.lacks(&served.needs).map(|state| RegistryFault::StateMissing { kind, state })
+        let handlers = self.0.served.iter().map(|(kind, served)| (kind, &served.handler));
+        let missing = handlers.chain(&self.0.looks).flat_map(|(kind, code)| {
+            self.0.shared.lacks(&code.needs).map(|state| RegistryFault::StateMissing { kind, state })
         });
-        let faults: Vec<RegistryFault> = self.0.faults.iter().cloned().chain(missing).collect();
+        let looks = self.0.looks.keys().filter_map(|kind| match self.0.served.get(kind) {
+            None => Some(RegistryFault::ReconcileUnserved(kind)),
+            Some(served) => {
+                let options = served.options.as_ref()?;
+                let word = match (options.review, options.at_most_once) {
+                    (true, _) => "review",
+                    (_, true) => "at_most_once",
+                    _ => return None,
+                };
+                Some(RegistryFault::ReconcileExcluded { kind, word })
+            }
+        });
+        let mut faults: Vec<RegistryFault> = Vec::new();
+        for fault in self.0.faults.iter().cloned().chain(looks).chain(missing) {
+            if !faults.contains(&fault) {
+                faults.push(fault);
+            }
+        }
         if faults.is_empty() { Ok(()) } else { Err(RegistryError { faults }) }
+    }
+
+    /// Whether any kind has a rule of its own, so that [`Registry::rule`] is worth a question. Costs nothing.
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        self.0.ruled
+    }
+
+    /// What is to be heeded before the job of this envelope is started. Reads no more of it than its kind, copies
+    /// nothing. `max_envelope_bytes` is the queue's limit.
+    #[must_use]
+    pub fn rule(&self, envelope: &[u8], max_envelope_bytes: usize) -> Rule {
+        match Envelope::kind_of(envelope, max_envelope_bytes) {
+            Some(kind) => match self.0.served.get(kind) {
+                Some(served) => self.rule_of(kind, served),
+                None => Rule { served: false, ..Rule::default() },
+            },
+            None => Rule::default(),
+        }
+    }
+
+    fn rule_of(&self, kind: &str, served: &Served) -> Rule {
+        let options = served.options.as_deref();
+        let redelivery = match options {
+            _ if self.0.looks.contains_key(kind) => Redelivery::Reconcile,
+            Some(options) if options.review => Redelivery::Review,
+            _ => Redelivery::Rerun,
+        };
+        let delivery = match options {
+            Some(options) if options.at_most_once => DeliverySemantics::AtMostOnce,
+            _ => DeliverySemantics::AtLeastOnce,
+        };
+        Rule { redelivery, delivery, served: true, crash_budget: options.and_then(|o| o.crash_budget) }
+    }
+
+    /// What there is to know about each kind it serves, sorted by kind.
+    #[must_use]
+    pub fn describe(&self) -> Vec<KindDescription> {
+        let ms = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let describe = |(kind, served): (&&'static str, &Served)| {
+            let Rule { redelivery, delivery, crash_budget, .. } = self.rule_of(kind, served);
+            let options = served.options.as_deref();
+            let (soft, hard) = options.map(KindOptions::limits).unwrap_or_default();
+            let policy = options.and_then(KindOptions::retry_policy);
+            KindDescription {
+                kind: (*kind).to_owned(),
+                redelivery,
+                delivery,
+                max_attempts: policy.map(|policy| policy.max_attempts),
+                crash_budget,
+                soft_limit_ms: soft.map(ms),
+                hard_limit_ms: hard.map(ms),
+            }
+        };
+        self.0.served.iter().map(describe).collect()
     }
 
     /// Decodes the envelope, finds the handler, and returns the run. The payload is decoded, and all user code runs,
     /// when that future is polled. `max_envelope_bytes` is the queue's limit.
+    ///
+    /// A delivery with `reconcile` looks instead ([`Registry::reconcile`]). Where its kind has no look, a handler that may
+    /// be repeated runs; of a kind that says `review`, the run answers so.
     #[must_use]
     pub fn start(&self, delivery: Delivery, max_envelope_bytes: usize) -> Started {
         let envelope = match Envelope::decode(&delivery.envelope, max_envelope_bytes) {
@@ -147,8 +261,19 @@ impl Registry {
         let at = (envelope.payload.as_ptr().addr()).saturating_sub(delivery.envelope.as_ptr().addr());
         let payload = at..at + envelope.payload.len();
         let content_type = envelope.content_type;
+        let reconcile = delivery.reconcile;
         let context = Context::new(delivery, kind, facts.version, content_type, payload);
-        Started::Run { future: (served.run)(context, Arc::clone(&self.0.shared)), facts }
+        let look = self.0.looks.get(kind).filter(|_| reconcile);
+        let shared = Arc::clone(&self.0.shared);
+        let future = match (look, served.options.as_deref()) {
+            (Some(look), _) => (look.run)(context, shared),
+            (None, Some(options)) if reconcile && options.review => {
+                let why = "an earlier run was interrupted, and its kind says that a person decides then";
+                Box::pin(std::future::ready(Answer::Review(why.into())))
+            }
+            (None, _) => (served.handler.run)(context, shared),
+        };
+        Started::Run { future, facts }
     }
 
     fn unknown_kind(&self, kind: &str) -> String {
@@ -208,7 +333,24 @@ pub enum RegistryFault {
     /// Two states of one type.
     #[error("state {0} is registered twice; give one of them a type of its own")]
     StateTwice(&'static str),
-    /// A handler that takes a state which is not there.
+    /// Looks for a kind without a handler.
+    #[error("`reconcile` names kind {0:?}, which has no handler; register it with `.kind(…)`")]
+    ReconcileUnserved(&'static str),
+    /// Two looks for one kind.
+    #[error("kind {0:?} has two functions for `reconcile`; keep one")]
+    ReconcileTwice(&'static str),
+    /// A look for a kind whose interrupted runs are never looked at.
+    #[error(
+        "kind {kind:?} has a function for `reconcile`, but its options say `{word}`, under which it is never asked; \
+         keep one of the two"
+    )]
+    ReconcileExcluded {
+        /// The kind it is for.
+        kind: &'static str,
+        /// What its options say.
+        word: &'static str,
+    },
+    /// A handler, or a function for `reconcile`, that takes a state which is not there.
     #[error("the handler of kind {kind:?} takes State<{state}>; register one with `.state(…)`")]
     StateMissing {
         /// The kind it serves.

@@ -211,6 +211,23 @@ impl<'a> Envelope<'a> {
             own_id: wire.o,
         })
     }
+
+    /// The kind alone, without copying and without the list of headers. `None` where [`Envelope::decode`] would refuse for
+    /// its size, schema or shape up to there.
+    #[must_use]
+    pub fn kind_of(bytes: &'a [u8], max_bytes: usize) -> Option<&'a str> {
+        #[derive(Deserialize)]
+        struct Kind<'a> {
+            v: u8,
+            t: &'a str,
+        }
+        if bytes.len() > max_bytes {
+            return None;
+        }
+        let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+        reader.set_max_depth(MAX_DEPTH);
+        Kind::deserialize(&mut reader).ok().filter(|kind| kind.v <= SCHEMA_VERSION).map(|kind| kind.t)
+    }
 }
 
 /// Reads nothing but the schema version, to name a newer one even where its shape is not ours.

@@ -77,7 +77,7 @@ fn deep_nesting_is_refused_without_exhausting_the_stack() {
 
 #[test]
 fn garbage_never_panics() {
-    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let (mut state, mut decoded) = (0x9e37_79b9_7f4a_7c15u64, 0);
     for _ in 0..20_000 {
         let mut bytes = GOLDEN.to_vec();
         for _ in 0..3 {
@@ -85,6 +85,26 @@ fn garbage_never_panics() {
             let at = (state >> 33) as usize % bytes.len();
             bytes[at] = (state >> 25) as u8;
         }
-        let _ = Envelope::decode(&bytes, LIMIT);
+        match Envelope::decode(&bytes, LIMIT) {
+            Ok(envelope) => {
+                assert_eq!(Envelope::kind_of(&bytes, LIMIT), Some(envelope.kind));
+                decoded += 1;
+            }
+            Err(_) => _ = Envelope::kind_of(&bytes, LIMIT),
+        }
     }
+    assert!((1..20_000).contains(&decoded), "{decoded} of 20000 decoded");
+}
+
+#[test]
+fn the_kind_alone_is_that_of_the_envelope() {
+    assert_eq!(Envelope::kind_of(GOLDEN, LIMIT), Some(Envelope::decode(GOLDEN, LIMIT).unwrap().kind));
+    assert_eq!(Envelope::kind_of(GOLDEN, GOLDEN.len() - 1), None);
+    for n in 0..GOLDEN.len() {
+        assert_eq!(Envelope::kind_of(&GOLDEN[..n], LIMIT), None, "{n} bytes");
+    }
+    let mut newer = GOLDEN.to_vec();
+    let version = newer.windows(3).position(|w| w == b"\xa1v\x01").unwrap() + 2;
+    newer[version] = 2;
+    assert_eq!(Envelope::kind_of(&newer, LIMIT), None);
 }

@@ -30,11 +30,11 @@
 //! ```
 //!
 //! In reading order: what a job is ([`NewJob`], [`Effects`]), then [`Broker`], then [`Registry`], [`Context`], [`State`] and
-//! [`HandlerError`], then [`main`] and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
+//! [`HandlerError`], for handlers that must not be repeated [`Redelivery`], then [`main`] and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
 
 pub use gristmill_job::{
-    ContentType, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind, Limits,
-    NameError, NewJob, Place, QueueName, RetryPolicy, UnixMillis, partition_of,
+    Backoff, ContentType, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind, Limits,
+    NameError, NewJob, Place, QueueName, RetryBudget, RetryPolicy, UnixMillis, partition_of,
 };
 
 #[cfg(feature = "producer")]
@@ -47,8 +47,9 @@ pub use gristmill_broker::RedisConfig;
 
 #[cfg(feature = "worker")]
 pub use gristmill_handler::{
-    Cancellation, Classify, Context, FromDelivery, FromPayload, Handler, HandlerError, Headers, IntoAnswer,
-    Needs, Raw, Registry, RegistryError, Shared, Stage, State, WithClass,
+    Cancellation, Classify, Context, DeliverySemantics, FromDelivery, FromPayload, Handler, HandlerError,
+    Headers, IntoAnswer, KindDescription, KindOptions, Look, Needs, Raw, Reconciled, Redelivery, Registry,
+    RegistryError, RegistryFault, Shared, Stage, State, WithClass,
 };
 
 #[cfg(feature = "worker")]

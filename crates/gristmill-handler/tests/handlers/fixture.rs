@@ -30,6 +30,7 @@ pub(crate) fn enveloped(envelope: impl Into<Bytes>) -> Delivery {
         place: Place { ms: 5, seq: 1 },
         attempt: 1,
         recovered: false,
+        reconcile: false,
         cancellation: Cancellation::new(),
         queue: QueueName::new("orders").unwrap(),
     }

@@ -9,5 +9,6 @@ mod answers;
 mod arguments;
 mod fixture;
 mod payloads;
+mod redelivery;
 mod refusals;
 mod worker;

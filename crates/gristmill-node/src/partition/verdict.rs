@@ -8,6 +8,7 @@ use gristmill_handler::{Answer, Facts};
 use gristmill_job::{
     DeadLetter, DeadReason, Effects, ErrorClass, Failure, JobId, JobLimits, RetryPolicy, UnixMillis,
 };
+use std::time::Duration;
 
 /// Longest error text kept with a job that waits for its next attempt, in bytes.
 const ERROR_BYTES: usize = 300;
@@ -35,6 +36,13 @@ impl Judge<'_> {
                 (Verdict::Retry { attempts, delay: wait, why: Why::Snooze, history: Bytes::new() }, facts)
             }
             Ran::Answered(Answer::Discarded(_), facts) => (Verdict::Discard, facts),
+            Ran::Answered(Answer::RunAgain, facts) => {
+                (Verdict::Retry { attempts, delay: Duration::ZERO, error: String::new() }, facts)
+            }
+            Ran::Answered(Answer::Review(reason), facts) => {
+                let failure = Failure::new(ErrorClass::Permanent, vec![reason]);
+                (self.dead(entry, turn, attempts + 1, DeadReason::Review, &failure), facts)
+            }
             Ran::Refused(reason, error, facts) => {
                 let failure = Failure::new(ErrorClass::Permanent, vec![error]);
                 (self.dead(entry, turn, attempts, reason, &failure), facts)

@@ -155,6 +155,7 @@ fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delive
         place: entry.place,
         attempt: run.attempt,
         recovered: entry.recovered,
+        reconcile: false,
         cancellation: cancellation.clone(),
         queue: queue.clone(),
     }
