@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::partition::{Entity, Partition};
-use crate::fence::Fence;
+use crate::fence::{Fence, Incarnation};
 use crate::inspect::{DeadView, EntityView, PartitionView};
 use crate::keys::{PartitionKeys, QueueDefinition};
 use crate::state::StateLine;
@@ -106,6 +106,14 @@ impl Model {
             Some(((*stream).to_owned(), *place))
         };
         streams.iter().filter_map(rung).collect()
+    }
+
+    /// What living nodes say of the kinds they serve, in order of incarnation; those that say nothing are left out.
+    #[must_use]
+    pub fn announced_kinds(&self, queue: &QueueName) -> Vec<(Incarnation, String)> {
+        let living = self.nodes.get(queue).into_iter().flatten();
+        let living = living.filter(|(_, it)| it.expires_ms > self.now_ms && !it.kinds.is_empty());
+        living.map(|(name, it)| (Incarnation::from_stored(name), it.kinds.clone())).collect()
     }
 
     /// The jobs in a partition's stream, in order of place, with the consumer that holds each claim.

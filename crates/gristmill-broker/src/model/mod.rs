@@ -62,6 +62,7 @@ struct Presence {
     expires_ms: u64,
     since_ms: u64,
     draining: bool,
+    kinds: String,
 }
 
 impl Model {
@@ -214,13 +215,15 @@ impl Model {
         incarnation: &Incarnation,
         ttl: Duration,
         draining: bool,
+        kinds: &str,
     ) -> Vec<Member> {
         let now_ms = self.now_ms;
         let nodes = self.nodes.entry(queue.clone()).or_default();
         let before = nodes.remove(incarnation.as_str());
         if millis(ttl) > 0 {
             let since_ms = before.map_or(now_ms, |presence| presence.since_ms);
-            let presence = Presence { expires_ms: now_ms + millis(ttl), since_ms, draining };
+            let expires_ms = now_ms + millis(ttl);
+            let presence = Presence { expires_ms, since_ms, draining, kinds: kinds.to_owned() };
             nodes.insert(incarnation.as_str().to_owned(), presence);
         }
         nodes.retain(|_, presence| presence.expires_ms > now_ms);

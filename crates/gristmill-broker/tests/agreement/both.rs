@@ -363,10 +363,10 @@ impl Both {
         let name = &self.queue.name;
         let mut real = self
             .connection
-            .announce(name, &incarnation(who), ttl, draining)
+            .announce(name, &incarnation(who), ttl, draining, "")
             .await
             .map_err(|e| e.to_string())?;
-        let mut model = self.model.announce(name, &incarnation(who), ttl, draining);
+        let mut model = self.model.announce(name, &incarnation(who), ttl, draining, "");
         real.sort_by(|a, b| a.incarnation.cmp(&b.incarnation));
         real.iter_mut().chain(&mut model).for_each(|member| member.since = rounded(member.since));
         agree(real, model).map(drop)

@@ -63,7 +63,7 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
         world.connection.create(&world.queue).await.expect("a node starts");
         let name = world.queue.name.clone();
         for ttl in [HOUR, Duration::ZERO] {
-            world.connection.announce(&name, &incarnation("b"), ttl, false).await.expect("and is seen");
+            world.connection.announce(&name, &incarnation("b"), ttl, false, "[]").await.expect("and is seen");
         }
         world.reconnect().await;
     });

@@ -425,3 +425,40 @@ fn a_partition_without_an_owner_can_be_acted_on() {
         assert!(world.recover(&mut b).await.is_empty());
     });
 }
+
+#[test]
+fn what_a_node_says_of_its_kinds_lives_as_long_as_its_entry() {
+    on_each(async |world| {
+        let name = world.queue.name.clone();
+        let connection = world.connection.clone();
+        let announce = async |who: &str, ttl, kinds: &str| {
+            connection.announce(&name, &incarnation(who), ttl, false, kinds).await.unwrap().len()
+        };
+        let said = async || {
+            let said = connection.announced_kinds(&name).await.unwrap();
+            let said = said.into_iter().map(|(who, said)| (who.node().to_owned(), said));
+            said.collect::<Vec<_>>()
+        };
+        let kinds_hash = || world.raw(&[b"HLEN", b"gm:{q}:kinds"]).as_int().unwrap();
+        assert_eq!(said().await, []);
+        announce("a", HOUR, "[1]").await;
+        announce("b", HOUR, "").await;
+        assert_eq!(said().await, [("a".to_owned(), Bytes::from_static(b"[1]"))]);
+        announce("b", HOUR, "[2]").await;
+        announce("a", HOUR, "[3]").await;
+        let both =
+            [("a".to_owned(), Bytes::from_static(b"[3]")), ("b".to_owned(), Bytes::from_static(b"[2]"))];
+        assert_eq!(said().await, both);
+        announce("a", HOUR, "").await;
+        assert_eq!((said().await.len(), kinds_hash()), (1, 1), "it no longer says anything");
+        announce("a", HOUR, "[4]").await;
+        announce("b", Duration::ZERO, "[2]").await;
+        assert_eq!((said().await.len(), kinds_hash()), (1, 1), "it left");
+        announce("short", Duration::from_millis(1), "[5]").await;
+        let deadline = gristmill_testkit::Deadline::after(SOON);
+        while announce("a", HOUR, "[4]").await > 1 || kinds_hash() > 1 {
+            assert!(!deadline.passed(), "a dead node's kinds stay for ever");
+        }
+        assert_eq!(said().await, [("a".to_owned(), Bytes::from_static(b"[4]"))]);
+    });
+}

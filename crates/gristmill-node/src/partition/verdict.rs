@@ -36,9 +36,10 @@ impl Judge<'_> {
                 (Verdict::Retry { attempts, delay: wait, why: Why::Snooze, history: Bytes::new() }, facts)
             }
             Ran::Answered(Answer::Discarded(_), facts) => (Verdict::Discard, facts),
-            Ran::Answered(Answer::RunAgain, facts) => {
-                (Verdict::Retry { attempts, delay: Duration::ZERO, error: String::new() }, facts)
-            }
+            Ran::Answered(Answer::RunAgain, facts) => (
+                Verdict::Retry { attempts, delay: Duration::ZERO, why: Why::Retry, history: Bytes::new() },
+                facts,
+            ),
             Ran::Answered(Answer::Review(reason), facts) => {
                 let failure = Failure::new(ErrorClass::Permanent, vec![reason]);
                 (self.dead(entry, turn, attempts + 1, DeadReason::Review, &failure), facts)
