@@ -10,7 +10,8 @@
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
 //! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`inspect`], [`doctor`]: what needs no
 //!   lease; so do [`dead`] (reading dead letters, page by page), [`replay`], [`discard`], [`release_key`], [`skip`] (what
-//!   people do), and [`audit`] (what they did).
+//!   people do), and [`audit`] (what they did). What a job
+//!   waits for is read by [`locate`] (one job), [`waiting`] (lines and holds, in slices) and [`survey`] (a stream, in slices).
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -40,6 +41,7 @@ pub mod keys;
 pub mod lease;
 pub mod link;
 pub mod load;
+pub mod locate;
 pub mod model;
 pub mod recover;
 pub mod release_key;
@@ -51,7 +53,9 @@ pub mod settle;
 pub mod skip;
 pub mod start;
 pub mod state;
+pub mod survey;
 pub mod take;
+pub mod waiting;
 
 pub use broker::{Broker, EnqueueError, Enqueued};
 pub use call::{Answer, Call};

@@ -50,7 +50,9 @@ scripts! {
     SETTLE = "lua/settle.lua" with "lua/state.lua",
     SKIP = "lua/skip.lua" with "lua/state.lua",
     START = "lua/start.lua" with "lua/state.lua",
+    SURVEY = "lua/survey.lua",
     TAKE = "lua/take.lua" with "lua/state.lua",
+    WAITING = "lua/waiting.lua",
     WANT = "lua/want.lua",
 }
 
