@@ -1,4 +1,4 @@
-//! announce: says that a node lives and serves a queue, and tells who else does. Advisory.
+//! announce: says that a node lives and serves a queue, and which kinds, and tells who else does. Advisory.
 
 use crate::error::CallError;
 use crate::fence::Incarnation;
@@ -7,6 +7,7 @@ use crate::lease::acquire::millis;
 use crate::link::Connection;
 use crate::reply::{self, Words};
 use crate::script::ANNOUNCE;
+use bytes::Bytes;
 use gristmill_job::QueueName;
 use std::time::Duration;
 
@@ -22,7 +23,29 @@ pub struct Member {
 }
 
 impl Connection {
-    /// Announces `incarnation` for `ttl` (zero to leave) and returns who serves the queue, in no order.
+    /// What living nodes say of the kinds they serve, in order of incarnation; those that say nothing are left out.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn announced_kinds(&self, queue: &QueueName) -> Result<Vec<(Incarnation, Bytes)>, CallError> {
+        let (now, members) = self.members(queue).await?;
+        let mut living: Vec<Incarnation> =
+            members.into_iter().filter(|it| it.expires > now).map(|it| it.incarnation).collect();
+        if living.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut read = redis::cmd("HMGET");
+        read.arg(keys::kinds(queue));
+        for incarnation in &living {
+            read.arg(incarnation.as_str());
+        }
+        let said = reply::list(self.one(read).await?, "kinds of nodes")?;
+        let said = living.drain(..).zip(said).filter(|(_, said)| *said != redis::Value::Nil);
+        said.map(|(incarnation, said)| Ok((incarnation, reply::bytes(said)?))).collect()
+    }
+
+    /// Announces `incarnation` for `ttl` (zero to leave) and returns who serves the queue, in no order. `kinds` is what it
+    /// says of the kinds it serves, opaque here; empty to say nothing.
     ///
     /// # Errors
     /// [`CallError`].
@@ -32,9 +55,10 @@ impl Connection {
         incarnation: &Incarnation,
         ttl: Duration,
         draining: bool,
+        kinds: &str,
     ) -> Result<Vec<Member>, CallError> {
-        let mut script = ANNOUNCE.call(&[keys::nodes(queue).as_bytes()]);
-        script.arg(incarnation.as_str()).arg(millis(ttl)).arg(if draining { "1" } else { "0" });
+        let mut script = ANNOUNCE.call(&[keys::nodes(queue).as_bytes(), keys::kinds(queue).as_bytes()]);
+        script.arg(incarnation.as_str()).arg(millis(ttl)).arg(if draining { "1" } else { "0" }).arg(kinds);
         let mut words = Words::read(self.one(script).await?, "the answer of announce")?;
         if words.tag() != "ok" {
             return Err(words.unknown("ok"));

@@ -277,11 +277,11 @@ impl Connection {
     }
 }
 
-fn optional_text(value: Value) -> Result<String, CallError> {
+pub(crate) fn optional_text(value: Value) -> Result<String, CallError> {
     if value == Value::Nil { Ok(String::new()) } else { reply::text(value) }
 }
 
-fn optional_number(value: Value) -> Result<u64, CallError> {
+pub(crate) fn optional_number(value: Value) -> Result<u64, CallError> {
     if value == Value::Nil { Ok(0) } else { reply::number(value) }
 }
 

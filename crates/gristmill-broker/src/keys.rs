@@ -62,6 +62,13 @@ pub fn hung(queue: &QueueName) -> String {
     format!("gm:{{{queue}}}:hung")
 }
 
+/// Hash of a queue: incarnation to what it says of the kinds it serves (a JSON list). Advisory; written by `announce`, in
+/// the slot of [`nodes`] and gone with the node's entry there.
+#[must_use]
+pub fn kinds(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:kinds")
+}
+
 /// The keys of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionKeys {

@@ -9,7 +9,9 @@
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
 //! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`hung`], [`inspect`], [`doctor`]: what needs no
-//!   lease; so do [`dead`] (reading dead letters, page by page), [`discard`], and [`audit`] (what people did).
+//!   lease; so do [`dead`] (reading dead letters, page by page), [`replay`], [`discard`], [`release_key`], [`skip`] (what
+//!   people do), and [`audit`] (what they did). What a job
+//!   waits for is read by [`locate`] (one job), [`waiting`] (lines and holds, in slices) and [`survey`] (a stream, in slices).
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -40,15 +42,21 @@ pub mod keys;
 pub mod lease;
 pub mod link;
 pub mod load;
+pub mod locate;
 pub mod model;
 pub mod recover;
+pub mod release_key;
+pub mod replay;
 mod reply;
 pub mod returned;
 mod script;
 pub mod settle;
+pub mod skip;
 pub mod start;
 pub mod state;
+pub mod survey;
 pub mod take;
+pub mod waiting;
 
 pub use broker::{Broker, EnqueueError, Enqueued};
 pub use call::{Answer, Call};

@@ -44,10 +44,15 @@ scripts! {
     HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
     RECOVER = "lua/recover.lua" with "lua/state.lua",
     RELEASE = "lua/release.lua",
+    RELEASE_KEY = "lua/release_key.lua" with "lua/state.lua",
     RENEW = "lua/renew.lua",
+    REPLAY = "lua/replay.lua" with "lua/state.lua",
     SETTLE = "lua/settle.lua" with "lua/state.lua",
+    SKIP = "lua/skip.lua" with "lua/state.lua",
     START = "lua/start.lua" with "lua/state.lua",
+    SURVEY = "lua/survey.lua",
     TAKE = "lua/take.lua" with "lua/state.lua",
+    WAITING = "lua/waiting.lua",
     WANT = "lua/want.lua",
 }
 

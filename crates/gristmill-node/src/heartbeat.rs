@@ -27,6 +27,8 @@ pub(crate) struct Rhythm {
     pub(crate) redis: RedisConfig,
     pub(crate) incarnation: Incarnation,
     pub(crate) queues: Vec<QueueName>,
+    /// What it says of the kinds it serves, as JSON; empty to say nothing.
+    pub(crate) kinds: Arc<str>,
     pub(crate) ttl: Duration,
     pub(crate) renewal: Duration,
     pub(crate) margin: Duration,
@@ -259,7 +261,8 @@ impl Heartbeat {
         self.name_hung(connection, ttl).await;
         let draining = self.draining.load(Ordering::SeqCst);
         for queue in &self.rhythm.queues {
-            let announced = connection.announce(queue, &self.rhythm.incarnation, ttl, draining).await;
+            let Rhythm { incarnation, kinds, .. } = &self.rhythm;
+            let announced = connection.announce(queue, incarnation, ttl, draining, kinds).await;
             let manager = lock(&self.manager).clone();
             if let (Ok(members), Some(manager)) = (announced, manager) {
                 tell(&manager, queue, members);

@@ -119,6 +119,7 @@ impl Node {
             redis: config.redis.clone(),
             incarnation: incarnation.clone(),
             queues: definitions.iter().map(|queue| queue.name.clone()).collect(),
+            kinds: serde_json::to_string(&registry.describe()).unwrap_or_default().into(),
             ttl: config.lease_ttl,
             renewal: config.lease_renewal,
             margin: config.lease_margin,

@@ -2,7 +2,7 @@
 
 use super::Model;
 use super::partition::{Entity, Partition};
-use crate::fence::Fence;
+use crate::fence::{Fence, Incarnation};
 use crate::inspect::{DeadView, EntityView, PartitionView};
 use crate::keys::{PartitionKeys, QueueDefinition};
 use crate::state::StateLine;
@@ -108,6 +108,14 @@ impl Model {
         streams.iter().filter_map(rung).collect()
     }
 
+    /// What living nodes say of the kinds they serve, in order of incarnation; those that say nothing are left out.
+    #[must_use]
+    pub fn announced_kinds(&self, queue: &QueueName) -> Vec<(Incarnation, String)> {
+        let living = self.nodes.get(queue).into_iter().flatten();
+        let living = living.filter(|(_, it)| it.expires_ms > self.now_ms && !it.kinds.is_empty());
+        living.map(|(name, it)| (Incarnation::from_stored(name), it.kinds.clone())).collect()
+    }
+
     /// The jobs in a partition's stream, in order of place, with the consumer that holds each claim.
     #[must_use]
     pub fn jobs(&self, keys: &PartitionKeys) -> Vec<(Place, JobId, Option<String>)> {
@@ -123,6 +131,25 @@ impl Model {
     #[must_use]
     pub fn state(&self, keys: &PartitionKeys, place: Place) -> Option<StateLine> {
         self.seen_partition(keys)?.state.get(&place).cloned()
+    }
+
+    /// The dead letter for which the lane of a key waits, and since when.
+    #[must_use]
+    pub fn hold(&self, keys: &PartitionKeys, key: &Key) -> Option<(String, UnixMillis)> {
+        let hold = self.seen_partition(keys)?.held.get(key)?;
+        Some((hold.letter.clone(), UnixMillis(hold.since_ms)))
+    }
+
+    /// The first envelope of a job that was replayed with another.
+    #[must_use]
+    pub fn original(&self, keys: &PartitionKeys, place: Place) -> Option<bytes::Bytes> {
+        self.seen_partition(keys)?.originals.get(&place).cloned()
+    }
+
+    /// How often people have acted on the partition's lanes.
+    #[must_use]
+    pub fn changes(&self, keys: &PartitionKeys) -> u64 {
+        self.seen_partition(keys).map_or(0, |partition| partition.lease.changes)
     }
 
     /// Everything that is stored about jobs, in order of place.

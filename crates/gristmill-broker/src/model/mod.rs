@@ -6,18 +6,18 @@
 //!
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
-//! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`,
-//!   `discard`: as the scripts of these names.
+//! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
+//!   as the scripts of these names; `people`: replay, discard, release_key, skip.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
 
 mod claim;
-mod discard;
 mod enqueue;
 mod lease;
 mod look;
 mod partition;
+mod people;
 mod recover;
 mod settle;
 mod stream;
@@ -36,7 +36,10 @@ use crate::keys::{MODE_KEY, PartitionKeys, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
-use gristmill_job::{EncodedJob, Place, QueueName, UnixMillis};
+use crate::release_key::ReleasedKey;
+use crate::replay::{Replay, Replayed};
+use crate::skip::{Skip, Skipped};
+use gristmill_job::{EncodedJob, Key, Place, QueueName, UnixMillis};
 pub use look::Outgoing;
 use partition::{Meta, Partition};
 use std::collections::BTreeMap;
@@ -59,6 +62,7 @@ struct Presence {
     expires_ms: u64,
     since_ms: u64,
     draining: bool,
+    kinds: String,
 }
 
 impl Model {
@@ -136,6 +140,24 @@ impl Model {
         self.partition(keys).discard(now_ms, seen_window_ms, letters)
     }
 
+    /// As [`crate::Connection::replay`].
+    pub fn replay(&mut self, keys: &PartitionKeys, letters: &[Replay]) -> Vec<Replayed> {
+        let now_ms = self.now_ms;
+        self.partition(keys).replay(now_ms, letters)
+    }
+
+    /// As [`crate::Connection::release_key`].
+    pub fn release_key(&mut self, keys: &PartitionKeys, key: &Key, waits: Option<Place>) -> ReleasedKey {
+        let now_ms = self.now_ms;
+        self.partition(keys).release_key(now_ms, key, waits)
+    }
+
+    /// As [`crate::Connection::skip`].
+    pub fn skip(&mut self, keys: &PartitionKeys, seen_window_ms: u64, skip: &Skip) -> Skipped {
+        let now_ms = self.now_ms;
+        self.partition(keys).skip(now_ms, seen_window_ms, skip)
+    }
+
     /// As [`crate::Connection::acquire`].
     pub fn acquire(&mut self, acquire: &Acquire<'_>) -> Acquired {
         let now_ms = self.now_ms;
@@ -193,13 +215,15 @@ impl Model {
         incarnation: &Incarnation,
         ttl: Duration,
         draining: bool,
+        kinds: &str,
     ) -> Vec<Member> {
         let now_ms = self.now_ms;
         let nodes = self.nodes.entry(queue.clone()).or_default();
         let before = nodes.remove(incarnation.as_str());
         if millis(ttl) > 0 {
             let since_ms = before.map_or(now_ms, |presence| presence.since_ms);
-            let presence = Presence { expires_ms: now_ms + millis(ttl), since_ms, draining };
+            let expires_ms = now_ms + millis(ttl);
+            let presence = Presence { expires_ms, since_ms, draining, kinds: kinds.to_owned() };
             nodes.insert(incarnation.as_str().to_owned(), presence);
         }
         nodes.retain(|_, presence| presence.expires_ms > now_ms);

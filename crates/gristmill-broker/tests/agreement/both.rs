@@ -6,7 +6,7 @@ use crate::plan::{self, ACTORS, Knows, Names, Number, Operation, Span};
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Guard};
 use gristmill_broker::create::CreateError;
-use gristmill_broker::discard::{Discard, Discarded};
+use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
@@ -340,14 +340,15 @@ impl Both {
                     Names::None => None,
                     Names::Other(other) => Some(id(*other)),
                 };
-                Discard { letter: letter.into(), job }
+                let whose = |id| Whose { id, key: key(0), place: None };
+                Discard { letter: letter.into(), job: job.map(whose) }
             })
             .collect();
         let window_ms = time(window).as_millis() as u64;
         let real = self.connection.discard(&self.keys, window_ms, &letters).await;
         let model = self.model.discard(&self.keys, window_ms, &letters);
         for (answer, letter) in agree(real.map_err(|e| e.to_string())?, model)?.iter().zip(&letters) {
-            let mark = letter.job.as_ref().and_then(|job| self.model.mark(&self.keys, job));
+            let mark = letter.job.as_ref().and_then(|job| self.model.mark(&self.keys, &job.id));
             self.heard.push(match (answer, mark) {
                 (Discarded::Gone, _) => "discard:gone",
                 (_, Some((standing, _))) if standing == "discarded" => "discard:discarded, and its mark",
@@ -362,10 +363,10 @@ impl Both {
         let name = &self.queue.name;
         let mut real = self
             .connection
-            .announce(name, &incarnation(who), ttl, draining)
+            .announce(name, &incarnation(who), ttl, draining, "")
             .await
             .map_err(|e| e.to_string())?;
-        let mut model = self.model.announce(name, &incarnation(who), ttl, draining);
+        let mut model = self.model.announce(name, &incarnation(who), ttl, draining, "");
         real.sort_by(|a, b| a.incarnation.cmp(&b.incarnation));
         real.iter_mut().chain(&mut model).for_each(|member| member.since = rounded(member.since));
         agree(real, model).map(drop)

@@ -3,13 +3,14 @@
 use crate::fixture::*;
 use gristmill_broker::audit::{AuditEntry, AuditStep, MAX_ENTRIES, MAX_TEXT_BYTES};
 use gristmill_broker::dead::{DeadFound, DeadPosition, DeadRange, DeadWalk, Order, PORTION_BYTES, SLICE};
-use gristmill_broker::discard::{Discard, Discarded};
+use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::{QueueDefinition, Settled};
-use gristmill_job::{DeadLetter, DeadReason, JobId, QueueName, UnixMillis};
+use gristmill_job::{DeadLetter, DeadReason, JobId, Key, QueueName, UnixMillis};
 
 fn discard(letter: &str, job: &str) -> Discard {
-    Discard { letter: letter.to_owned().into(), job: (!job.is_empty()).then(|| JobId::new(job).unwrap()) }
+    let whose = || Whose { id: JobId::new(job).unwrap(), key: Key::new("k").unwrap(), place: None };
+    Discard { letter: letter.to_owned().into(), job: (!job.is_empty()).then(whose) }
 }
 
 /// Jobs of these ids die, as letters of the same names.

@@ -11,6 +11,8 @@
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
+//! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
+//! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
@@ -20,8 +22,10 @@ mod dead;
 mod fixture;
 mod late;
 mod memory;
+mod people;
 mod replies;
 mod returned;
 mod settling;
 mod suspects;
 mod traces;
+mod waiting;

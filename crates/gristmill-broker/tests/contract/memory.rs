@@ -6,7 +6,7 @@ use gristmill_broker::absolve::Absolved;
 use gristmill_broker::audit::{AuditEntry, AuditStep};
 use gristmill_broker::call::{Answer, Call};
 use gristmill_broker::census::Census;
-use gristmill_broker::discard::{Discard, Discarded};
+use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::start::{How, Marked};
@@ -43,7 +43,9 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
         assert_eq!(words, [Settled::Done, Settled::Done, Settled::Retried, Settled::Dead, Settled::Done]);
         let outbox = world.connection.outbox(&world.keys, 9).await.unwrap();
         assert_eq!(world.call(&mut a, Call::Forward(vec![outbox[0].0])).await, Answer::Done);
-        let letter = Discard { letter: "letter".into(), job: Some(claimed[3].id.clone()) };
+        let entry = &claimed[3];
+        let whose = Whose { id: entry.id.clone(), key: entry.key.clone(), place: Some(entry.place) };
+        let letter = Discard { letter: "letter".into(), job: Some(whose) };
         let answers = world.connection.discard(&world.keys, WINDOW_MS, &[letter]).await;
         assert_eq!(answers, Ok(vec![Discarded::Discarded]));
         let note = AuditEntry {
@@ -65,7 +67,7 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
         world.connection.create(&world.queue).await.expect("a node starts");
         let name = world.queue.name.clone();
         for ttl in [HOUR, Duration::ZERO] {
-            world.connection.announce(&name, &incarnation("b"), ttl, false).await.expect("and is seen");
+            world.connection.announce(&name, &incarnation("b"), ttl, false, "[]").await.expect("and is seen");
         }
         world.reconnect().await;
     });

@@ -268,7 +268,7 @@ fn announce() {
     on_each(async |world| {
         let name = world.queue.name.clone();
         let announce = async |who: &str, ttl, draining| {
-            let found = world.connection.announce(&name, &incarnation(who), ttl, draining).await.unwrap();
+            let found = world.connection.announce(&name, &incarnation(who), ttl, draining, "").await.unwrap();
             let mut found: Vec<_> =
                 found.into_iter().map(|m| (m.incarnation.node().to_owned(), m.draining)).collect();
             found.sort();

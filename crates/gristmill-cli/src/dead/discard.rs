@@ -8,9 +8,9 @@ use crate::output;
 use crate::settings::Settings;
 use clap::Args;
 use gristmill_broker::dead::{DeadFound, DeadWalk, SLICE};
-use gristmill_broker::discard::{Discard, Discarded};
+use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::{Connection, QueueDefinition};
-use gristmill_job::{JobId, QueueName};
+use gristmill_job::QueueName;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,7 +179,7 @@ impl Work<'_> {
         }
         let mut batches = Batches::new();
         for DeadFound { position, letter, .. } in found {
-            let job = letter.ok().map(|letter| JobId::from_stored(letter.job.into()));
+            let job = letter.ok().map(Whose::of);
             let batch = batches.entry((position.queue, position.partition)).or_default();
             batch.push(Discard { letter: position.id, job });
         }

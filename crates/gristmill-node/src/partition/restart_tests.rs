@@ -57,6 +57,7 @@ impl Stage {
             redis,
             incarnation: incarnation.clone(),
             queues: vec![name.clone()],
+            kinds: "".into(),
             ttl: Duration::from_secs(5),
             renewal: Duration::from_secs(1),
             margin: Duration::from_millis(1500),

@@ -1,0 +1,128 @@
+//! What people do: replay, discard, release_key, skip, as the scripts of these names.
+
+use super::partition::{Job, Mark, Partition, Standing};
+use crate::discard::{Discard, Discarded};
+use crate::release_key::ReleasedKey;
+use crate::replay::{Replay, Replayed};
+use crate::skip::{Skip, Skipped, WaitsFor};
+use crate::state::{Request, StateLine};
+use gristmill_job::{JobId, Key, Place};
+
+impl Partition {
+    pub(super) fn replay(&mut self, now_ms: u64, letters: &[Replay]) -> Vec<Replayed> {
+        letters.iter().map(|letter| self.replay_one(now_ms, letter)).collect()
+    }
+
+    fn replay_one(&mut self, now_ms: u64, replay: &Replay) -> Replayed {
+        let letter = String::from_utf8_lossy(&replay.letter).into_owned();
+        if self.dead_bodies.remove(&letter).is_none() {
+            return Replayed::Gone;
+        }
+        self.dead.retain(|(_, id)| *id != letter);
+        self.lease.changes += 1;
+        let job = Job { id: replay.job.clone(), key: replay.key.clone(), envelope: replay.envelope.clone() };
+        self.returned.insert(replay.place, (self.lease.changes, job));
+        let line = StateLine {
+            turn: replay.turn.saturating_add(1),
+            suspicion: replay.suspicion,
+            replays: replay.replays.saturating_add(1),
+            ..StateLine::default()
+        };
+        self.write_state(replay.place, line);
+        if let Some(original) = replay.original.as_ref().filter(|original| !original.is_empty()) {
+            self.originals.entry(replay.place).or_insert_with(|| original.clone());
+        }
+        if self.mark(now_ms, &replay.job) == Some(&Standing::Dead(letter.clone())) {
+            let mark = Mark { standing: Standing::Waiting(replay.place), expires_ms: None };
+            self.seen.insert(replay.job.clone(), mark);
+        }
+        self.end_hold(&replay.key, &letter);
+        Replayed::Replayed
+    }
+
+    pub(super) fn discard(&mut self, now_ms: u64, window_ms: u64, letters: &[Discard]) -> Vec<Discarded> {
+        letters.iter().map(|letter| self.discard_one(now_ms, window_ms, letter)).collect()
+    }
+
+    fn discard_one(&mut self, now_ms: u64, window_ms: u64, discard: &Discard) -> Discarded {
+        let letter = String::from_utf8_lossy(&discard.letter).into_owned();
+        if !self.remove_letter(&letter) {
+            return Discarded::Gone;
+        }
+        if let Some(job) = &discard.job {
+            self.mark_discarded(now_ms, window_ms, &job.id, &letter);
+            if let Some(place) = job.place {
+                self.originals.remove(&place);
+            }
+            self.lease.changes += u64::from(self.end_hold(&job.key, &letter));
+        }
+        Discarded::Discarded
+    }
+
+    pub(super) fn release_key(&mut self, now_ms: u64, key: &Key, waits: Option<Place>) -> ReleasedKey {
+        if let Some(hold) = self.held.remove(key) {
+            self.lease.changes += 1;
+            return ReleasedKey::Released { letter: hold.letter };
+        }
+        let line = waits.and_then(|place| self.state.get_mut(&place));
+        match line.filter(|line| line.due_ms > now_ms) {
+            None => ReleasedKey::Nothing,
+            Some(line) => {
+                line.due_ms = now_ms;
+                self.lease.changes += 1;
+                ReleasedKey::Woken
+            }
+        }
+    }
+
+    pub(super) fn skip(&mut self, now_ms: u64, window_ms: u64, skip: &Skip) -> Skipped {
+        let held = self.held.get(&skip.key).map(|hold| hold.letter.clone());
+        match (held, &skip.waits_for) {
+            (Some(held), WaitsFor::Letter { letter, place, job }) if held == *letter => {
+                self.lease.changes += 1;
+                self.held.remove(&skip.key);
+                self.remove_letter(letter);
+                self.originals.remove(place);
+                if let Some(job) = job {
+                    self.mark_discarded(now_ms, window_ms, job, letter);
+                }
+                Skipped::Discarded { letter: held }
+            }
+            (Some(letter), _) => Skipped::Changed { letter },
+            (None, WaitsFor::Letter { .. }) => Skipped::Nothing,
+            (None, WaitsFor::Job(place)) => match self.state.get_mut(place) {
+                Some(line) if line.request.is_some() => Skipped::Asked,
+                Some(line) if line.due_ms > now_ms => {
+                    line.due_ms = now_ms;
+                    line.request = Some(Request::Skip);
+                    self.lease.changes += 1;
+                    Skipped::Asked
+                }
+                _ => Skipped::Nothing,
+            },
+        }
+    }
+
+    /// Whether there was anything of it.
+    fn remove_letter(&mut self, letter: &str) -> bool {
+        let listed = self.dead.len();
+        self.dead.retain(|(_, dead)| dead != letter);
+        self.dead_bodies.remove(letter).is_some() || self.dead.len() < listed
+    }
+
+    fn mark_discarded(&mut self, now_ms: u64, window_ms: u64, job: &JobId, letter: &str) {
+        if self.mark(now_ms, job) == Some(&Standing::Dead(letter.to_owned())) {
+            let expires_ms = Some(now_ms.saturating_add(window_ms.max(1)));
+            self.seen.insert(job.clone(), Mark { standing: Standing::Discarded, expires_ms });
+        }
+    }
+
+    /// Whether this letter held the key.
+    fn end_hold(&mut self, key: &Key, letter: &str) -> bool {
+        let holds = self.held.get(key).is_some_and(|hold| hold.letter == letter);
+        if holds {
+            self.held.remove(key);
+        }
+        holds
+    }
+}
