@@ -47,8 +47,6 @@ struct Arguments {
     #[arg(long, default_value_t = 30_000)]
     blocked_ms: u64,
     #[arg(long)]
-    dead_max_age_ms: Option<u64>,
-    #[arg(long)]
     history: PathBuf,
     #[arg(long)]
     ca: Option<PathBuf>,
@@ -201,7 +199,6 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
     for name in &arguments.queues {
         let mut queue = QueueConfig::new(QueueName::new(name)?).with_partitions(arguments.partitions);
         queue.retry = retry.clone();
-        queue.dead_max_age = arguments.dead_max_age_ms.map(Duration::from_millis);
         queues.push(queue);
     }
     let mut config =
