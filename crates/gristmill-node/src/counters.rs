@@ -20,6 +20,8 @@ pub(crate) struct Counters {
     restarts: AtomicU64,
     repaired: AtomicU64,
     unstarted: AtomicU64,
+    expired_letters: AtomicU64,
+    hung: AtomicU64,
 }
 
 /// A snapshot of what a node has counted since it started.
@@ -53,6 +55,10 @@ pub struct Counts {
     pub repaired: u64,
     /// Jobs that may run at most once, acknowledged and never started.
     pub unstarted: u64,
+    /// Dead letters that were discarded, since they were beyond the age that was configured.
+    pub expired_letters: u64,
+    /// Runs that held their thread and were given up.
+    pub hung: u64,
 }
 
 impl Counts {
@@ -124,6 +130,14 @@ impl Counters {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn expired_letters(&self, letters: u64) {
+        self.expired_letters.fetch_add(letters, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hung(&self) {
+        self.hung.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -145,6 +159,8 @@ impl Counters {
             restarts: read(&self.restarts),
             repaired: read(&self.repaired),
             unstarted: read(&self.unstarted),
+            expired_letters: read(&self.expired_letters),
+            hung: read(&self.hung),
         }
     }
 }

@@ -247,10 +247,8 @@ impl Heartbeat {
                 continue;
             }
             // Before the call: it may be executed although its answer is lost.
-            let mut named = lock(&self.named);
             let new = hung.iter().filter(|run| !before.contains(run));
-            named.extend(new.map(|run| (queue.clone(), run.clone())));
-            drop(named);
+            lock(&self.named).extend(new.map(|run| (queue.clone(), run.clone())));
             if connection.name_hung(queue, &hung, &ended, self.rhythm.ttl * 2).await.is_ok() {
                 lock(&self.named).retain(|(of, run)| of != queue || !ended.contains(run));
             }

@@ -4,6 +4,7 @@ use crate::config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
 use crate::counters::{Counters, Counts};
 use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
+use crate::keeper::{Keeper, Kept};
 use crate::partition::Surroundings;
 use crate::partition::lanes::Holding;
 use crate::partition::policy::{Budget, Policy, Rules};
@@ -88,6 +89,7 @@ pub struct Node {
     heartbeat: Arc<Heartbeat>,
     heartbeat_left: Option<oneshot::Receiver<()>>,
     doorbell: JoinHandle<()>,
+    keeper: JoinHandle<()>,
     counters: Arc<Counters>,
     runs: Arc<RunQueue>,
     failed: mpsc::UnboundedReceiver<String>,
@@ -133,8 +135,13 @@ impl Node {
         let partitions: Vec<Arc<Shared>> =
             queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
         let (failing, failed) = mpsc::unbounded_channel();
-        let watch =
-            Arc::new(Watch::new(runs.clone(), partitions.clone(), config.blocked_after, failing.clone()));
+        let watch = Arc::new(Watch::new(
+            runs.clone(),
+            partitions.clone(),
+            config.blocked_after,
+            counters.clone(),
+            failing.clone(),
+        ));
         heartbeat.keep_watch(watch.clone());
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
@@ -161,6 +168,8 @@ impl Node {
         let (supervisor, supervisor_task) =
             Actor::spawn(None, Supervisor, arguments).await.map_err(|e| NodeError::Failed(e.to_string()))?;
         watch.supervise(supervisor.clone());
+        let keeper = keeper(&config, &queues, &link, &incarnation, &counters);
+        let keeper = tokio::spawn(keeper.run());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
         tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
         Ok(Self {
@@ -172,6 +181,7 @@ impl Node {
             heartbeat,
             heartbeat_left,
             doorbell,
+            keeper,
             counters,
             runs,
             failed,
@@ -281,6 +291,7 @@ impl Node {
         self.supervisor.stop(None);
         self.supervisor_task.abort();
         self.doorbell.abort();
+        self.keeper.abort();
         self.heartbeat.stop();
         if let Some(left) = self.heartbeat_left.take() {
             let _ = tokio::time::timeout(wait, left).await;
@@ -336,6 +347,26 @@ const LANE_JOBS: usize = 32;
 const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
 /// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
 const PARKED_JOBS: usize = 250_000;
+
+fn keeper(
+    config: &NodeConfig,
+    served: &[Served],
+    link: &Link,
+    incarnation: &Incarnation,
+    counters: &Arc<Counters>,
+) -> Keeper {
+    let kept = |(queue, served): (&QueueConfig, &Served)| {
+        let (definition, partitions) = (served.definition.clone(), served.partitions.clone());
+        queue.dead_max_age.map(|max_age| Kept { queue: definition, max_age, partitions })
+    };
+    Keeper {
+        link: link.clone(),
+        incarnation: incarnation.clone(),
+        seen_window: config.seen_window,
+        counters: counters.clone(),
+        queues: config.queues.iter().zip(served).filter_map(kept).collect(),
+    }
+}
 
 fn serve(config: &NodeConfig, registry: &Registry, definitions: Vec<QueueDefinition>) -> Vec<Served> {
     let (asked, most) = (registry.clone(), config.max_envelope_bytes);

@@ -90,6 +90,11 @@ impl Shared {
         self.gate.store(epoch.map_or(0, |epoch| epoch.0), Ordering::SeqCst);
     }
 
+    /// Whether runs of any epoch may start.
+    pub(crate) fn is_served(&self) -> bool {
+        self.gate.load(Ordering::SeqCst) != 0
+    }
+
     /// Trusts the lease until then.
     pub(crate) fn trust_until(&self, until: Instant) {
         self.trusted_until_us.store(micros(until), Ordering::SeqCst);

@@ -5,6 +5,7 @@
 //! it comes to in the end is refused. The runtime has [`SPARE_THREADS`] for such runs. When they are used up, or nothing moves
 //! any more, the node ends: its leases are renewed no more, so that others go on.
 
+use crate::counters::Counters;
 use crate::partition::shared::{Shared, micros};
 use crate::partition::tenure::{Ended, Ran};
 use crate::supervisor::Message as ToSupervisor;
@@ -31,6 +32,7 @@ pub(crate) struct Watch {
     supervisor: Mutex<Option<ActorRef<ToSupervisor>>>,
     /// When the supervisor moved last, in [`micros`].
     moved_us: AtomicU64,
+    counters: Arc<Counters>,
     failed: mpsc::UnboundedSender<String>,
     looks: Mutex<Looks>,
 }
@@ -45,6 +47,7 @@ impl Watch {
         runs: Arc<RunQueue>,
         partitions: Vec<Arc<Shared>>,
         blocked_after: Duration,
+        counters: Arc<Counters>,
         failed: mpsc::UnboundedSender<String>,
     ) -> Self {
         let now = Instant::now();
@@ -54,6 +57,7 @@ impl Watch {
             blocked_after,
             supervisor: Mutex::default(),
             moved_us: AtomicU64::new(micros(now)),
+            counters,
             failed,
             looks: Mutex::new(Looks { last: now, awake_since: now }),
         }
@@ -145,6 +149,7 @@ impl Watch {
         );
         let wall = UnixMillis::from_system(SystemTime::now());
         let clock = partition.redis_now(now).unwrap_or(wall);
+        self.counters.hung();
         self.runs.gave_up(Hung {
             queue: partition.queue.clone(),
             partition: number,

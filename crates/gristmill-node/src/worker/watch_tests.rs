@@ -58,7 +58,7 @@ impl Scene {
         let runs = Arc::new(RunQueue::new(slots, 1));
         let executor = Arc::new(Executor::new(registry, runs.clone(), 1 << 20));
         let (failing, failed) = mpsc::unbounded_channel();
-        let watch = Watch::new(runs.clone(), vec![shared.clone()], BLOCKED_AFTER, failing);
+        let watch = Watch::new(runs.clone(), vec![shared.clone()], BLOCKED_AFTER, Arc::default(), failing);
         Self { runs, shared, executor, watch, failed, entered, open, began }
     }
 
