@@ -129,7 +129,7 @@ impl Both {
 
     pub(crate) fn hold(&mut self, number: u8) -> Outcome {
         let key = key(number);
-        self.model.hold(&self.keys, &key, "none", UnixMillis(5), NOWHERE);
+        self.model.put_hold(&self.keys, &key, "none", UnixMillis(5), NOWHERE);
         let hold = format!("none 5 {NOWHERE}").into_bytes();
         let name = self.keys.held.as_bytes().to_vec();
         self.raw(&[b"HSET".to_vec(), name, key.as_bytes().to_vec(), hold])
