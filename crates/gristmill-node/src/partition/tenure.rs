@@ -250,9 +250,10 @@ impl Tenure {
         }
     }
 
-    fn send(&mut self, call: Call, lanes: calls::Lanes, actions: &mut Vec<Action>) {
+    fn send(&mut self, call: Call, lanes: calls::Lanes, actions: &mut Vec<Action>) -> u64 {
         let (number, call) = self.calls.send(call, lanes);
         actions.push(Action::Send(number, call));
+        number
     }
 
     /// Does what the state allows: recover, settle, start, claim, listen, hand back, release.

@@ -171,7 +171,7 @@ impl Tenure {
                 }
                 (Settled::Dead, _) => {
                     if holds {
-                        self.holds(&entry, now);
+                        self.holds(sent.number, &entry, now);
                     }
                     self.lanes.settled(lane, instant);
                 }
@@ -202,7 +202,7 @@ impl Tenure {
                 (Settled::Gone, Verdict::Done { .. } | Verdict::Discard | Verdict::Dead { .. }) if !first => {
                     self.outbox.news();
                     if holds {
-                        self.holds(&entry, now);
+                        self.holds(sent.number, &entry, now);
                     }
                     self.lanes.settled(lane, instant);
                 }

@@ -7,10 +7,11 @@ use crate::partition::tenure::*;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::model::Model;
+use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{
-    ContentType, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis,
+    ContentType, DeadReason, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis,
 };
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
@@ -128,11 +129,14 @@ impl World {
             recover_jobs: 2,
             handover_wait: Duration::from_millis(400),
             census_every: Duration::from_millis(150),
-            policy: Policy::with(
-                RetryPolicy::exponential(Duration::from_millis(50))
-                    .with_bounds(Duration::ZERO, Duration::from_millis(200))
-                    .with_max_attempts(1000),
-            ),
+            policy: Policy {
+                hold: true,
+                ..Policy::with(
+                    RetryPolicy::exponential(Duration::from_millis(50))
+                        .with_bounds(Duration::ZERO, Duration::from_millis(200))
+                        .with_max_attempts(1000),
+                )
+            },
         };
         SimNode {
             tenure: Tenure::new(bounds, incarnation.as_str().into(), 0),
@@ -364,6 +368,26 @@ impl World {
         self.nodes[n].running.push(run);
     }
 
+    /// A person brings a letter back, twice; and lets a key go on whose job killed its processes.
+    pub(super) fn step_person(&mut self) {
+        let letters = self.model.dead_letters(&self.queue, 0, 0, 1000);
+        let dead: Vec<_> = letters.into_iter().map(|view| (view.id, view.letter.unwrap())).collect();
+        for (_, letter) in dead.iter().filter(|(_, letter)| letter.reason == DeadReason::Crashed) {
+            let key = gristmill_job::Key::from_stored(letter.key.clone().into());
+            self.model.release_key(&self.keys, &key, None);
+        }
+        let dead = dead.into_iter();
+        let mut mine: Vec<_> = dead.filter(|(_, letter)| letter.reason == DeadReason::Permanent).collect();
+        if !mine.is_empty() {
+            let at = usize::try_from(self.rng.below(mine.len() as u64)).unwrap();
+            let (id, letter) = mine.swap_remove(at);
+            self.log.push(format!("{} a person replays {id}", self.now));
+            let replay = Replay::of(id.into(), letter).unwrap();
+            assert_eq!(self.model.replay(&self.keys, &[replay.clone()]), [Replayed::Replayed]);
+            assert_eq!(self.model.replay(&self.keys, &[replay]), [Replayed::Gone]);
+        }
+    }
+
     /// Nothing runs any more: whoever asked to be alone may run.
     pub(super) fn step_alone(&mut self, n: usize) {
         if let Some((place, false)) = self.nodes[n].alone
@@ -395,7 +419,9 @@ impl World {
             kind: None,
             options: None,
         };
-        let ran = if self.faults.retry && self.rng.one_in(4) {
+        let ran = if self.faults.dies && self.rng.one_in(8) {
+            Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Permanent, vec!["x".into()])), facts)
+        } else if self.faults.retry && self.rng.one_in(4) {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)
         } else if self.faults.retry && self.rng.one_in(10) {
             Ran::Stopped
