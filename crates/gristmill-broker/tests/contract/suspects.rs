@@ -6,7 +6,7 @@ use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::{Answer, Call};
 use gristmill_broker::start::{How, Marked, Start};
 use gristmill_broker::state::{Crash, Request, StartMark, StateLine, Suspicion, Why};
-use gristmill_broker::{Entry, Fence, Settled};
+use gristmill_broker::{Entry, Fence, Settled, Verdict};
 use gristmill_job::{Place, UnixMillis};
 use std::time::Duration;
 
@@ -214,6 +214,44 @@ fn whatever_stands_beside_a_mark_stays_as_it_is() {
     });
 }
 
+/// What it is suspected and charged of stays with the job; what its last run and a person said of it is answered.
+#[test]
+fn a_retry_keeps_suspicion_charges_and_replays_and_nothing_else() {
+    on_each(async |world| {
+        let place = world.enqueue(&[own("1", "k")]).await[0];
+        let mut a = world.acquire("a").await;
+        let entry = at_turn(&world.claim(&mut a).await.remove(0), 2);
+        let crash = Crash { fence: a.fence.clone(), turn: 1, at: UnixMillis(7) };
+        let before = StateLine { crashes: vec![crash.clone()], ..full(alone(&a.fence)) };
+        world.set_line(place, &before.write());
+        let history = Bytes::from_static(b" \n\x00 \xff 1 2 ");
+        for (turn, why) in
+            [Why::Kind, Why::Budget, Why::Snooze, Why::Nothing, Why::Retry].into_iter().enumerate()
+        {
+            let mut settle = retry(&at_turn(&entry, turn as u32 + 2), HOUR);
+            settle.verdict = Verdict::Retry { attempts: 9, delay: HOUR, why, history: history.clone() };
+            assert_eq!(world.settle(&mut a, vec![settle]).await, [Settled::Retried]);
+            let line = world.line(place).unwrap();
+            let expected = StateLine {
+                turn: turn as u32 + 3,
+                attempts: 9,
+                due_ms: line.due_ms,
+                why,
+                interrupted: false,
+                mark: None,
+                request: None,
+                history: history.clone(),
+                ..before.clone()
+            };
+            assert_eq!(line, expected);
+            let entry = world.recover(&mut a).await.remove(0);
+            assert_eq!(entry.state.line(), Some(&line), "told as it is stored");
+            let waits = entry.state.due_in;
+            assert!(waits <= HOUR && waits > HOUR - Duration::from_secs(60), "{waits:?}");
+        }
+    });
+}
+
 /// V31: or the next death of anybody would charge the innocent.
 #[test]
 fn v31_every_settle_and_every_hand_back_removes_the_mark() {
@@ -312,10 +350,12 @@ fn every_word_of_start() {
         assert_eq!(world.line(places[2]).unwrap().mark, alone(&a.fence));
         assert_eq!((world.line(places[0]), world.line(places[3])), (None, None));
 
-        // A repeat writes nothing: the run it spoke of may have been settled meanwhile.
+        // A repeat writes nothing: the runs it spoke of may have been settled or laid down meanwhile.
+        let number = a.number;
         assert_eq!(world.settle(&mut a, vec![done(&entries[2])]).await, [Settled::Done]);
+        assert_eq!(world.call(&mut a, Call::hand_back(vec![places[1]])).await, Answer::Done);
+        assert_eq!(world.line(places[1]).unwrap().mark, None);
         let before = world.hash(&world.keys.state);
-        let number = a.number - 1;
         let expected = Answer::Started(vec![Gone, AtTurn(1), Started, Gone, Gone, Gone]);
         assert_eq!(world.call_as(&a.fence, number, &call).await, expected);
         assert_eq!(world.hash(&world.keys.state), before);
