@@ -116,6 +116,31 @@ fn ends_and_its_leases_move_on(fleet: &mut Fleet, node: &mut NodeProcess, words:
     wait_applied(fleet, &jobs);
 }
 
+/// Handlers that compute for seconds hold their workers: these are replaced, nothing is given up, and all is well.
+#[test]
+fn handlers_that_hold_every_worker_for_seconds_cost_their_slots_alone() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let threads = THREADS.to_string();
+    let mut node = fleet.node_with(&["--threads", &threads]);
+    let blocks = Script { block_ms: 8000, ..effect() };
+    let long =
+        |number: usize| Fleet::job(&format!("long{number}"), &Fleet::key_in(1, 500 + number), 1, &blocks);
+    let mut all: Vec<NewJob> = (0..4).map(long).collect();
+    fleet.enqueue(all.clone());
+    fleet.wait_started(2);
+    let began = Instant::now();
+    let jobs = others(0, 80);
+    fleet.enqueue(jobs.clone());
+    wait_applied(&fleet, &jobs);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(6), "the others waited for them: {took:?}");
+    fleet.wait_settled();
+    all.extend(jobs);
+    fleet.assert_effects(&all);
+    let counts = fleet.drain(&mut node).counts;
+    assert_eq!((counts.of("dead"), counts.of("restarts"), counts.tenures_lost()), (0, 0, 0), "{counts:?}");
+}
+
 #[test]
 fn more_of_them_than_spare_threads_end_the_node_and_its_leases_move_on() {
     let mut fleet = Fleet::start(ServerOptions::new());
