@@ -103,6 +103,34 @@ fn with_two_slots_they_go_on_at_once() {
     with_slots(2);
 }
 
+#[test]
+fn a_drain_leaves_a_run_that_was_given_up_behind_and_says_so() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let more = [
+        "--blocked-ms",
+        "1000",
+        "--max-attempts",
+        "1",
+        "--threads",
+        "10",
+        "--window-ms",
+        "500",
+        "--grace-ms",
+        "2000",
+    ];
+    let mut node = fleet.node_with(&more);
+    let blocks = Script { block_ms: 60_000, ..effect() };
+    fleet.enqueue(vec![Fleet::job("stuck", &Fleet::key_in(0, 500), 1, &blocks)]);
+    eventually(SOON, "it is given up", || (!hung(&fleet).is_empty()).then_some(()));
+    let began = Instant::now();
+    let left = fleet.drain(&mut node);
+    assert!(began.elapsed() < Duration::from_millis(3500), "{:?}", began.elapsed());
+    assert_eq!(left.abandoned, 1, "{}", left.line);
+    assert_eq!(left.status.code(), Some(4), "an abandoned run must show in the exit code");
+    assert!(hung(&fleet).is_empty(), "who leaves takes its names away");
+    assert!(fleet.owners().is_empty(), "{:?}", fleet.owners());
+}
+
 /// Ends by itself, with words that say what to do; what comes then is done by the other node.
 fn ends_and_its_leases_move_on(fleet: &mut Fleet, node: &mut NodeProcess, words: &str) {
     let status = node.process.wait(SOON).unwrap();
