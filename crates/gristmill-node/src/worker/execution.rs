@@ -76,8 +76,8 @@ impl Executor {
         Self { registry, queue, max_envelope_bytes }
     }
 
-    /// Runs until the first await that does not go on at once; the rest goes on in a task. False if the run was given up
-    /// meanwhile: the worker has been replaced.
+    /// Runs until the first await that does not go on at once; the rest goes on in a task. False if the worker has been
+    /// replaced meanwhile.
     #[must_use]
     pub(crate) async fn run(&self, watched: &Arc<Watched>, partition: Arc<Shared>, run: Run) -> bool {
         let started_at = Instant::now();
@@ -110,7 +110,7 @@ impl Executor {
         stealable::make();
         match poll_fn(|cx| Poll::Ready(watched.poll(&mut future, cx, started_at))).await {
             Polled::Answered(answer) => guard.end(answer),
-            Polled::TooLate => return false,
+            Polled::TooLate => {}
             Polled::Pending => {
                 let own = watched.split();
                 guard.watched = own.clone();
@@ -118,7 +118,7 @@ impl Executor {
                 spawn(own, guard, future, cancellation);
             }
         }
-        true
+        !watched.is_replaced()
     }
 
     fn not_run(&self, partition: &Shared, run: Run, ran: Ran) {
