@@ -19,6 +19,7 @@ mod dev;
 mod doctor;
 mod enqueue;
 pub mod exit;
+mod history;
 pub mod logging;
 pub mod node;
 mod output;
@@ -68,6 +69,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
         Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),
         Command::Dead(DeadCommand::Show(show)) => block_on(dead::show::command(&settings, show)),
+        Command::Dead(DeadCommand::Replay(replay)) => block_on(dead::replay::command(&settings, replay)),
         Command::Dead(DeadCommand::Discard(discard)) => block_on(dead::discard::command(&settings, discard)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),

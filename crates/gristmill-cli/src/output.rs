@@ -108,6 +108,15 @@ pub(crate) fn age(duration: std::time::Duration) -> String {
     }
 }
 
+/// A moment of the past or the future, seen from `now`: `12s ago`, `in 3m 5s`.
+#[must_use]
+pub(crate) fn when(at: gristmill_job::UnixMillis, now: gristmill_job::UnixMillis) -> String {
+    match at > now {
+        true => format!("in {}", age(now.age_at(at))),
+        false => format!("{} ago", age(at.age_at(now))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

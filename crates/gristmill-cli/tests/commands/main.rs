@@ -3,6 +3,7 @@
 //! * [`fixture`]: running the program and reading what it said;
 //! * [`enqueue`]: lines in, and what is said about the bad ones;
 //! * [`dead`]: dead letters listed, shown and discarded, and what is noted of it;
+//! * [`replay`]: dead letters brought back;
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
 //! * [`node`]: start, signals, exit codes;
 //! * [`dev`]: a private server that leaves nothing behind.
@@ -15,3 +16,4 @@ mod enqueue;
 mod fixture;
 mod looking;
 mod node;
+mod replay;
