@@ -5,6 +5,9 @@ use crate::dead::discard::DiscardArguments;
 use crate::dead::list::ListArguments;
 use crate::dead::replay::ReplayArguments;
 use crate::dead::show::ShowArguments;
+use crate::explain::ExplainArguments;
+use crate::keys::KeysArguments;
+use crate::kinds::KindsArguments;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -78,6 +81,12 @@ pub(crate) enum Command {
     /// Dead letters
     #[command(subcommand)]
     Dead(DeadCommand),
+    /// Where a job is, what happened to it, and why it does not run now
+    Explain(ExplainArguments),
+    /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
+    Keys(KeysArguments),
+    /// The kinds that living nodes serve
+    Kinds(KindsArguments),
     /// What people did by hand, newest first
     Audit(AuditArguments),
     /// Judge the server and the queues; each finding says how to mend it

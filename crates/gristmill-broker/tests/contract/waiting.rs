@@ -246,7 +246,7 @@ fn marks_are_found_in_every_partition() {
     on_each(async |world| {
         let queue = QueueDefinition::new(QueueName::new("w").unwrap(), 5);
         let id = JobId::new("the id").unwrap();
-        let marks = async || world.connection.marks(&queue, &id).await.unwrap();
+        let marks = async || world.connection.marks(&queue, &id).await.unwrap().1;
         assert_eq!(marks().await, []);
         world.raw(&[b"SET", &queue.partition(1).seen(b"the id"), b"waiting 5-1"]);
         world.raw(&[b"SET", &queue.partition(3).seen(b"the id"), b"applied", b"PX", b"60000"]);

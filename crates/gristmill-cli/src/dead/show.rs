@@ -3,7 +3,7 @@
 use super::{lossy, payload};
 use crate::exit::{End, Failure};
 use crate::history;
-use crate::output::{self, age, visible};
+use crate::output::{self, Lines, age};
 use crate::settings::Settings;
 use bytes::Bytes;
 use clap::Args;
@@ -169,7 +169,7 @@ fn as_text(found: &DeadFound, original: Option<&[u8]>, now: UnixMillis) -> Resul
             if !found.record.is_empty() {
                 lines.put("record", &payload::hex(&found.record));
             }
-            return Ok(lines.0);
+            return Ok(lines.text());
         }
     };
     let record = record(found);
@@ -220,7 +220,7 @@ fn as_text(found: &DeadFound, original: Option<&[u8]>, now: UnixMillis) -> Resul
             lines.block(&payload::hex(&letter.envelope));
         }
     }
-    let Some(original) = original else { return Ok(lines.0) };
+    let Some(original) = original else { return Ok(lines.text()) };
     match Envelope::decode(original, usize::MAX) {
         Ok(envelope) => {
             let payload = payload::show(envelope.payload, envelope.content_type).map_err(unwritable)?;
@@ -235,7 +235,7 @@ fn as_text(found: &DeadFound, original: Option<&[u8]>, now: UnixMillis) -> Resul
             lines.block(&payload::hex(original));
         }
     }
-    Ok(lines.0)
+    Ok(lines.text())
 }
 
 /// MessagePack laid out; JSON as it came, and hex, stay as they are.
@@ -272,24 +272,5 @@ impl Object {
 
     fn raw(self) -> Result<Box<RawValue>, Failure> {
         RawValue::from_string(self.text()).map_err(unwritable)
-    }
-}
-
-/// `name   value`, one a line; what a terminal would obey is made visible.
-#[derive(Default)]
-struct Lines(String);
-
-impl Lines {
-    fn put(&mut self, name: &str, value: &str) {
-        if !self.0.is_empty() {
-            self.0.push('\n');
-        }
-        self.0.push_str(&format!("{:<13}{}", visible(name), visible(value)));
-    }
-
-    fn block(&mut self, text: &str) {
-        for line in text.lines() {
-            self.0.push_str(&format!("\n  {}", visible(line)));
-        }
     }
 }
