@@ -56,6 +56,25 @@ pub(crate) fn shown(key: &Key) -> String {
     }
 }
 
+/// A key as it is typed into a shell, with the flag it needs.
+pub(crate) fn typed(key: &Key) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./:@%+=,".contains(c);
+    match std::str::from_utf8(key.as_bytes()) {
+        Ok(text)
+            if !text.is_empty() && text.chars().all(|c| plain(c) || c == '-') && !text.starts_with('-') =>
+        {
+            text.to_owned()
+        }
+        Ok(text) if !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control) => {
+            format!("'{}'", text.replace('\'', "'\\''"))
+        }
+        _ => {
+            let hex: String = key.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{hex} --key-hex")
+        }
+    }
+}
+
 /// The queue of this name.
 pub(crate) async fn queue(
     connection: &gristmill_broker::Connection,
@@ -128,4 +147,25 @@ fn as_json(key: &Blocked, found: &Found) -> Value {
         "jobs_at_least": key.at_least,
         "why": why,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_typed_so_that_a_shell_takes_it() {
+        let of = |bytes: &[u8]| typed(&Key::from_stored(bytes.to_vec().into()));
+        for (key, expected) in [
+            ("order-7/a:b@c", "order-7/a:b@c"),
+            ("a b", "'a b'"),
+            ("it's", r"'it'\''s'"),
+            ("$(rm)", "'$(rm)'"),
+            ("-x", "2d78 --key-hex"),
+            ("a\nb", "610a62 --key-hex"),
+        ] {
+            assert_eq!(of(key.as_bytes()), expected);
+        }
+        assert_eq!(of(&[0xff, 1]), "ff01 --key-hex");
+    }
 }

@@ -26,6 +26,18 @@ pub(super) enum Spot {
     Mark { queue: QueueDefinition, mark: MarkView, now: UnixMillis },
 }
 
+impl Spot {
+    /// A letter may have the id of its job, and is then found twice.
+    fn is_same_letter(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Letter { letter, .. }, Self::Letter { letter: other, .. }) => {
+                letter.position == other.position
+            }
+            _ => false,
+        }
+    }
+}
+
 /// What was found.
 #[derive(Default)]
 pub(super) struct Found {
@@ -146,7 +158,10 @@ impl Search {
                 }
                 _ => None,
             };
-            found.spots.push(spot.unwrap_or(Spot::Mark { queue: queue.clone(), mark, now }));
+            let spot = spot.unwrap_or(Spot::Mark { queue: queue.clone(), mark, now });
+            if !found.spots.iter().any(|known| known.is_same_letter(&spot)) {
+                found.spots.push(spot);
+            }
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Why a job does not run now, and who could change that. Pure.
 
 use super::live::Around;
-use crate::keys::shown;
+use crate::keys::typed;
 use crate::output::when;
 use crate::reason::{self, Reason};
 use gristmill_broker::keys::HANDED_BACK;
@@ -51,14 +51,13 @@ fn no_owner(around: &Around) -> Option<Reason> {
 
 fn held(around: &Around) -> Option<Reason> {
     let hold = around.hold.as_ref()?;
-    let (queue, key, letter) = (&around.queue.name, shown(&hold.key), &hold.letter);
-    let hex = if key.starts_with("0x") && hold.key.as_bytes() != key.as_bytes() { " --key-hex" } else { "" };
+    let (queue, key, letter) = (&around.queue.name, typed(&hold.key), &hold.letter);
     let since = when(hold.since, around.job.now);
     Some(Reason::new(
         "held",
         format!(
             "its key is held since dead letter {letter} ({since}), until a person acts: `gristmill dead replay {letter}`, \
-             `gristmill keys release {queue} {key}{hex}` or `gristmill keys skip {queue} {key}{hex}`"
+             `gristmill keys release {queue} {key}` or `gristmill keys skip {queue} {key}`"
         ),
     ))
 }

@@ -126,7 +126,7 @@ fn what_stands_before_it_comes_first() {
     );
     assert_eq!(codes(&it), ["held", "behind_key", "claimed"]);
     it.hold = it.hold.map(|hold| HeldKey { key: Key::new([0xff, 1]).unwrap(), ..hold });
-    says(&it, "held", &["keys release q 0xff01 --key-hex`"]);
+    says(&it, "held", &["keys release q ff01 --key-hex`"]);
 }
 
 #[test]
