@@ -246,7 +246,14 @@ impl Model {
     }
 
     /// Holds a key, whether its letter is there or not.
-    pub fn put_hold(&mut self, keys: &PartitionKeys, key: &Key, letter: &str, since: UnixMillis, place: Place) {
+    pub fn put_hold(
+        &mut self,
+        keys: &PartitionKeys,
+        key: &Key,
+        letter: &str,
+        since: UnixMillis,
+        place: Place,
+    ) {
         let hold = Hold { letter: letter.to_owned(), since_ms: since.0, place };
         self.partition(keys).held.insert(key.clone(), hold);
     }

@@ -246,7 +246,8 @@ fn a_returned_job_waits_its_time_and_comes_again_to_every_owner() {
     };
     let delay = Duration::from_secs(60);
     let history = Bytes::from_static(b"h");
-    let retry = settle(1, Verdict::Retry { attempts: 1, delay, why: Why::Snooze, history });
+    let retry =
+        settle(1, Verdict::Retry { attempts: 1, delay, why: Why::Snooze, interrupted: false, history });
     let first = |settled| Answer::Settled { jobs: vec![settled], first: true };
     assert_eq!(world.call(&a, 1, &retry), first(Settled::Retried));
     let take = Call::Take { after: 0, count: 9, cursor: 0 };

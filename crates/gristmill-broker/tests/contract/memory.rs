@@ -56,6 +56,7 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
             filter: "letter".into(),
             reason: "memory is full".into(),
             count: 1,
+            original: None,
         };
         world.connection.note(&note).await.expect("what a person does is noted");
         let rest = claimed[5..].iter().map(|entry| entry.place).collect();

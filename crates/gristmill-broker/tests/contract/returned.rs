@@ -373,7 +373,14 @@ fn census_counts_and_removes_what_waits_for_nothing() {
         world.raw(&[b"HDEL", world.keys.state.as_bytes(), place(2).to_string().as_bytes()]);
         let words = world.settle(&mut a, vec![retry(&e[0], HOUR), holding(dead(&e[1], "letter"))]).await;
         assert_eq!(words, [Settled::Retried, Settled::Dead]);
-        let whole = Census { claimed: 2, returned: 2, cursors: (0, 0), holds_removed: 0, lines_removed: 0, changes: 2 };
+        let whole = Census {
+            claimed: 2,
+            returned: 2,
+            cursors: (0, 0),
+            holds_removed: 0,
+            lines_removed: 0,
+            changes: 2,
+        };
         let (state, held) = (world.hash(&world.keys.state), world.hash(&world.keys.held));
         assert_eq!(world.census(&mut a, (0, 0)).await, whole);
         assert_eq!(

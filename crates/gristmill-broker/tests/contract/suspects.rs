@@ -222,7 +222,13 @@ fn a_retry_keeps_suspicion_charges_and_replays_and_nothing_else() {
             [Why::Kind, Why::Budget, Why::Snooze, Why::Nothing, Why::Retry].into_iter().enumerate()
         {
             let mut settle = retry(&at_turn(&entry, turn as u32 + 2), HOUR);
-            settle.verdict = Verdict::Retry { attempts: 9, delay: HOUR, why, interrupted: false, history: history.clone() };
+            settle.verdict = Verdict::Retry {
+                attempts: 9,
+                delay: HOUR,
+                why,
+                interrupted: false,
+                history: history.clone(),
+            };
             assert_eq!(world.settle(&mut a, vec![settle]).await, [Settled::Retried]);
             let line = world.line(place).unwrap();
             let expected = StateLine {

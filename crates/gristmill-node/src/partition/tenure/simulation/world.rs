@@ -11,7 +11,8 @@ use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{
-    ContentType, DeadReason, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis,
+    ContentType, DeadReason, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy,
+    UnixMillis,
 };
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
