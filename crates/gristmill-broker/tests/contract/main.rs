@@ -5,7 +5,7 @@
 //! * `replies`: every script's every reply, but those of settle.
 //! * `settling`: every word of settle.
 //! * `suspects`: suspicion, start marks and charges. `absolve`: who takes a charge back.
-//! * `returned`: jobs that came back from the dead, keys that wait for a person, the census.
+//! * `returned`: jobs that came back from the dead, keys that wait for a person. `census`: the count of both.
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `memory`: a server whose memory is full.
@@ -17,6 +17,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
 mod absolve;
+mod census;
 mod connection;
 mod damage;
 mod dead;

@@ -4,6 +4,7 @@
 //!
 //! The state machine is the real one; only the shell around it is played here. A seed repeats a run step for step.
 
+mod steps;
 mod world;
 
 use super::*;
