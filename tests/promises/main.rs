@@ -54,7 +54,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 
 mod a_blocked_key_costs_others_nothing;
+mod a_held_key_waits_for_a_person;
+mod a_poison_job_dies_alone;
 mod a_stuck_handler_costs_one_slot;
+mod an_interrupted_run_is_not_repeated;
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;

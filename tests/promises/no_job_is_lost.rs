@@ -127,7 +127,7 @@ fn what_cannot_be_decoded_becomes_a_dead_letter_and_stops_no_reader() {
 fn a_kind_that_nobody_knows_is_dead_and_its_key_goes_on() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options);
-        let _node = fleet.node();
+        let _node = fleet.node_with(&["--unknown-kind-ms", "1500"]);
         let unknown = NewJob::from_bytes("unheard-of", "key1", &b"{}"[..], ContentType::Json).unwrap();
         let unknown = unknown.with_id("unknown").unwrap().with_version(6);
         let mut jobs = Fleet::versions(3, 5, &effect());

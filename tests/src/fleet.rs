@@ -21,6 +21,8 @@ use std::time::Duration;
 pub const SOON: Duration = Duration::from_secs(30);
 /// Partitions of the queues in tests.
 pub const PARTITIONS: u16 = 8;
+/// The folder of a fleet's switches, beside its histories.
+pub const SWITCHES: &str = "switches";
 /// The queue that tests use unless they say otherwise.
 pub const QUEUE: &str = "work";
 
@@ -31,7 +33,7 @@ pub struct Fleet {
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
     nodes: usize,
-    killed: Vec<(String, u64)>,
+    pub(crate) killed: Vec<(String, u64)>,
     paused: Vec<(String, u64, u64)>,
     settled_otherwise: Vec<String>,
     order_not_promised: Vec<String>,
@@ -67,7 +69,7 @@ impl Fleet {
         static FOLDERS: AtomicUsize = AtomicUsize::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("gristmill-promise-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::create_dir_all(folder.join(SWITCHES)).unwrap();
         let producer = HistoryWriter::open(folder.join("producer.jsonl")).unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -314,6 +316,7 @@ impl Fleet {
     /// The history so far.
     pub fn history(&self) -> History {
         let files = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.is_file());
         History::read(files.collect::<Vec<_>>()).unwrap()
     }
 

@@ -5,12 +5,16 @@
 //! * [`servers`]: which servers a test runs on, and how a missing one is told
 //! * [`fleet`]: server, nodes, producer, expectations, in one value that stops everything when it is dropped
 //! * `look`: what it shows, and waiting until it does
+//! * `people`: what people do to its dead letters and lanes
+//! * `deaths`: nodes that die by their jobs, and are started again
 //! * [`node`]: one node process, what it counts, and what it says when it leaves
 //! * [`berth`]: at most two fleets live at a time, however many threads run tests
 
 pub mod berth;
+mod deaths;
 pub mod fleet;
 mod look;
 pub mod node;
+mod people;
 pub mod script;
 pub mod servers;

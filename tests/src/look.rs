@@ -78,8 +78,15 @@ impl Fleet {
                 let views = self.partitions_in(queue);
                 !views.is_empty() && views.iter().all(empty)
             });
-            settled.then_some(())
+            (settled && !self.any_returned()).then_some(())
         });
+    }
+
+    /// Whether nothing is ready, claimed or came back from the dead.
+    pub fn is_settled(&self) -> bool {
+        let views = self.partitions();
+        let empty = |view: &PartitionView| view.ready == 0 && view.claimed == 0 && view.outbox == 0;
+        !views.is_empty() && views.iter().all(empty) && !self.any_returned()
     }
 
     /// Entities by key.

@@ -7,6 +7,40 @@ pub const KIND: &str = "scripted";
 /// The kind of scripted jobs that are asked to stop after 100 ms, stopped after 300 ms, and tried twice.
 pub const LIMITED: &str = "limited";
 
+/// The kind whose interrupted runs a person looks at; served with `--kinds`, as the ones below.
+pub const CAREFUL: &str = "careful";
+/// The kind whose interrupted runs a function looks at.
+pub const BOOKED: &str = "booked";
+/// The kind that runs at most once.
+pub const ONCE: &str = "once";
+/// A kind that a newer release brings.
+pub const NEWER: &str = "newer";
+
+/// How a handler ends its process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Death {
+    /// By `abort`.
+    Abort,
+    /// By SIGKILL.
+    Kill,
+    /// By asking for more memory than there is.
+    Memory,
+}
+
+/// What a look at an interrupted run finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Look {
+    /// It did its work.
+    #[default]
+    Done,
+    /// It did not.
+    Again,
+    /// It cannot be told.
+    Person,
+}
+
 /// The payload of a scripted job, as JSON. By default it does nothing and succeeds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +69,16 @@ pub struct Script {
     pub fails_when_cancelled: bool,
     /// Writes its version as the state of its entity.
     pub effect: bool,
+    /// Ends its process.
+    pub dies: Option<Death>,
+    /// So long after its start, in ms.
+    pub dies_after_ms: u64,
+    /// Only while this switch of the fleet is on.
+    pub dies_while: Option<String>,
+    /// It fails, for good or not, only while this switch of the fleet is on.
+    pub fails_while: Option<String>,
+    /// What a look at an interrupted run of it finds.
+    pub look: Look,
     /// Emits a job of the same kind and key into this queue.
     pub emit: Option<String>,
 }

@@ -131,6 +131,8 @@ pub struct NodeConfig {
     /// A handler that holds its thread for longer without an await is given up, and its slot replaced. For a kind with a
     /// hard limit that limit and a second count instead.
     pub blocked_after: Duration,
+    /// How often an owner counts what Redis holds of a partition, and repairs what waits for nothing.
+    pub census_every: Duration,
 }
 
 /// A setting that cannot be.
@@ -165,6 +167,7 @@ impl NodeConfig {
             max_envelope_bytes: 1024 * 1024,
             seen_window: Duration::from_secs(24 * 3600),
             blocked_after: Duration::from_secs(30),
+            census_every: Duration::from_secs(30),
         }
     }
 
@@ -215,6 +218,9 @@ impl NodeConfig {
         let blocked = self.blocked_after >= Duration::from_secs(1);
         let expected = "1000 ms or more: a handler may compute for a while between two awaits";
         ensure(blocked, "node.blocked_after_ms", expected, ms(self.blocked_after))?;
+        let census = self.census_every >= Duration::from_millis(100);
+        let expected = "100 ms or more: every partition is counted so often";
+        ensure(census, "node.census_every_ms", expected, ms(self.census_every))?;
         let grace = self.drain_grace >= Duration::from_secs(1);
         ensure(grace, "drain.grace_ms", "1000 ms or more", ms(self.drain_grace))?;
         ensure(self.window_jobs > 0, "window.jobs", "1 or more", "0".into())?;
@@ -246,7 +252,7 @@ mod tests {
     #[test]
     fn impossible_relations_are_refused_by_name() {
         type Breaks = fn(&mut NodeConfig);
-        let broken: [(&str, Breaks); 12] = [
+        let broken: [(&str, Breaks); 13] = [
             ("queues", |c| c.queues.clear()),
             ("queues", |c| c.queues.push(c.queues[0].clone())),
             ("queues.partitions", |c| c.queues[0].partitions = 0),
@@ -255,6 +261,7 @@ mod tests {
             ("lease.margin_ms", |c| c.lease_margin = Duration::ZERO),
             ("window.bytes", |c| c.window_bytes = 1),
             ("node.blocked_after_ms", |c| c.blocked_after = Duration::ZERO),
+            ("node.census_every_ms", |c| c.census_every = Duration::ZERO),
             ("queues.crash_budget", |c| c.queues[0].crash_budget = 0),
             ("queues.retry_budget.share", |c| c.queues[0].retry_budget.share = f64::NAN),
             ("queues.retry_budget.per_second", |c| c.queues[0].retry_budget.per_second = 0.0),

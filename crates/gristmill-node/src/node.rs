@@ -339,8 +339,6 @@ async fn again(why: &str) {
 /// Connections that carry the calls of tenures. One would do; but the library reads a connection's answers in one task, and
 /// several let it keep up with Redis.
 const LINES: usize = 4;
-/// Between two counts of what a partition holds.
-const CENSUS_EVERY: Duration = Duration::from_secs(30);
 /// Jobs of one key that are held in memory; the others are parked.
 const LANE_JOBS: usize = 32;
 /// A key that waits for longer is parked as a whole.
@@ -390,7 +388,7 @@ fn serve(config: &NodeConfig, registry: &Registry, definitions: Vec<QueueDefinit
             claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
             recover_jobs: 100,
             handover_wait: config.handover_wait,
-            census_every: CENSUS_EVERY,
+            census_every: config.census_every,
             policy: Policy {
                 retry: queue.retry.clone(),
                 crash_budget: queue.crash_budget,
