@@ -3,6 +3,7 @@
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::run_queue::RunQueue;
+use crate::worker::slot::Slot;
 use crate::worker::stealable;
 use crate::worker::watched::{Going, Hold, Live, Polled, Watched};
 use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Stage, Started};
@@ -81,8 +82,18 @@ impl Executor {
     #[must_use]
     pub(crate) async fn run(&self, watched: &Arc<Watched>, partition: Arc<Shared>, run: Run) -> bool {
         let started_at = Instant::now();
+        // From here on the slot is given back like any other.
+        if let Some(slot) = &run.slot {
+            slot.take();
+        }
         if !partition.may_start(run.epoch, started_at) {
             self.not_run(&partition, run, Ran::NotStarted);
+            return true;
+        }
+        if let Some(first) = run.first {
+            let Run { epoch, lane, entry, turn, .. } = run;
+            let ran = Ran::Asks(first, Slot::of(self.queue.clone()));
+            partition.tell(Ended { epoch, lane, entry, turn, ran });
             return true;
         }
         let cancellation = Cancellation::new();

@@ -115,7 +115,17 @@ fn run(seq: u64, kind: &str) -> Run {
     lanes.push(entry.clone(), Instant::now());
     let lane = lanes.find(&entry.key).unwrap();
     let entry = Arc::new(entry);
-    Run { epoch: Epoch(1), lane, entry, turn: 0, attempt: 1, alone: false, reconcile: false }
+    Run {
+        epoch: Epoch(1),
+        lane,
+        entry,
+        turn: 0,
+        attempt: 1,
+        alone: false,
+        reconcile: false,
+        first: None,
+        slot: None,
+    }
 }
 
 async fn is_given_up_and_refused(kind: &str) {

@@ -2,6 +2,7 @@
 
 use super::world::{TRUST, TTL, World, ended};
 use crate::partition::tenure::*;
+use crate::worker::slot::Slot;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_handler::{Answer as RunAnswer, Facts};
@@ -51,13 +52,20 @@ impl World {
         }
         let at = usize::try_from(self.rng.below(self.nodes[n].queued.len() as u64)).unwrap();
         // While a job asked to be alone, or is, no other starts.
-        if self.nodes[n].alone.is_some() && !self.nodes[n].queued[at].alone {
+        let next = &self.nodes[n].queued[at];
+        if self.nodes[n].alone.is_some() && !next.alone && next.slot.is_none() {
             return;
         }
         let run = self.nodes[n].queued.remove(at);
         let trusted = self.now < self.nodes[n].trusted_until;
         if self.nodes[n].gate != Some(run.epoch) || !trusted {
             self.tell(n, Event::Ended(vec![ended(run, Ran::NotStarted)]));
+            return;
+        }
+        if let Some(first) = run.first {
+            let slot = Slot::none();
+            self.nodes[n].slots.push(Arc::downgrade(&slot));
+            self.tell(n, Event::Ended(vec![ended(run, Ran::Asks(first, slot))]));
             return;
         }
         let beside = self.nodes[n].running.iter().find(|other| other.entry.key == run.entry.key);
@@ -107,6 +115,7 @@ impl World {
     pub(super) fn step_alone(&mut self, n: usize) {
         if let Some((place, false)) = self.nodes[n].alone
             && self.nodes[n].running.is_empty()
+            && self.nodes[n].slots.iter().all(|slot| slot.strong_count() == 0)
         {
             self.nodes[n].alone = Some((place, true));
             self.tell(n, Event::Alone(place));

@@ -4,12 +4,14 @@ use super::Faults;
 use crate::partition::lanes::{Holding, LaneId};
 use crate::partition::policy::Policy;
 use crate::partition::tenure::*;
+use crate::worker::slot::Slot;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::model::Model;
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
 use gristmill_job::{ContentType, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis};
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
+use std::sync::Weak;
 use std::time::Duration;
 
 pub(super) const TTL: Duration = Duration::from_millis(1000);
@@ -40,6 +42,8 @@ pub(super) struct SimNode {
     pub(super) gate: Option<Epoch>,
     /// The job that asked to run alone, and whether it may.
     pub(super) alone: Option<(Place, bool)>,
+    /// Slots that were taken for runs that have not begun.
+    pub(super) slots: Vec<Weak<Slot>>,
     /// Runs that may be charged with a death that did not happen.
     pub(super) orphans: Vec<(Fence, u32, Place)>,
     pub(super) wake_at: Option<u64>,
@@ -148,6 +152,7 @@ impl World {
             running: Vec::new(),
             gate: None,
             alone: None,
+            slots: Vec::new(),
             orphans: Vec::new(),
             wake_at: None,
             stopped: false,
