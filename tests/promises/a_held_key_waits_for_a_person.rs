@@ -149,7 +149,7 @@ fn until_its_letter_is_replayed_which_runs_before_newer_ones_and_once() {
 #[test]
 fn again_where_the_replayed_job_dies_again() {
     on_servers(|options| {
-        let (mut fleet, mut node, jobs) = held(options, 3);
+        let (mut fleet, mut node, mut jobs) = held(options, 3);
         let mut before = Vec::new();
         for replays in 0..3 {
             let (view, letter) = eventually(SOON, "its next letter", || {
@@ -158,7 +158,7 @@ fn again_where_the_replayed_job_dies_again() {
             assert_eq!((letter.replays, letter.attempts), (replays, 1), "attempts begin anew");
             assert_eq!(fleet.dead().len(), 1);
             assert_eq!(fleet.hold_of(&key()).unwrap().letter, view.id);
-            others_go_on(&fleet, replays as usize);
+            jobs.extend(others_go_on(&fleet, replays as usize));
             if replays == 1 {
                 // Also where the owner dies between.
                 fleet.kill(&mut node);

@@ -6,7 +6,7 @@ use gristmill_testkit::eventually;
 use gristmill_testkit::seed::{SplitMix64, seed};
 use gristmill_tests::fleet::{Fleet, SOON};
 use gristmill_tests::node::NodeProcess;
-use gristmill_tests::script::{BOOKED, CAREFUL, Look, ONCE, Script};
+use gristmill_tests::script::{BOOKED, CAREFUL, Death, Look, ONCE, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
 
@@ -95,6 +95,50 @@ fn of_a_kind_that_says_review_runs_again_when_a_person_says_so() {
         fleet.wait_settled();
         fleet.assert_effects(&jobs);
         assert_eq!(fleet.dead().len(), 0);
+    });
+}
+
+/// What kills its process is interrupted by its own death: a person hears of it after one.
+#[test]
+fn of_a_kind_that_says_review_that_kills_its_process_goes_to_a_person_after_one_death() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let mut nodes = [fleet.node_with(&KINDS)];
+        let script = Script { dies: Some(Death::Abort), ..effect() };
+        let jobs = vec![Fleet::job_of(CAREFUL, "a:1", "a", &script), Fleet::job("a:2", "a", 2, &effect())];
+        fleet.enqueue(jobs.clone());
+        let deaths =
+            fleet.replace_the_dead(&mut nodes, &KINDS, SOON * 2, "everything settled", Fleet::is_settled);
+        assert_eq!(deaths, 1);
+        assert_eq!(fleet.wait_letter("a:1").1.reason, DeadReason::Review);
+        fleet.expect_settled_otherwise(&["a:1"]);
+        fleet.assert_effects(&jobs);
+    });
+}
+
+/// Neither a handler nor a look that kills its process does so for ever.
+#[test]
+fn of_a_kind_with_a_look_whose_handler_or_look_kills_its_process_is_a_dead_letter() {
+    on_servers(|options| {
+        seed();
+        let budget = 2;
+        for look in [Look::Again, Look::Dies] {
+            let mut fleet = Fleet::start(options.clone());
+            let more = [&KINDS[..], &["--crash-budget", "2"]].concat();
+            let mut nodes = [fleet.node_with(&more)];
+            let script = Script { dies: Some(Death::Abort), look, ..effect() };
+            let mut jobs = vec![Fleet::job_of(BOOKED, "a:1", "a", &script)];
+            jobs.push(Fleet::job("a:2", "a", 2, &effect()));
+            fleet.enqueue(jobs.clone());
+            let deaths =
+                fleet.replace_the_dead(&mut nodes, &more, SOON * 2, "everything settled", Fleet::is_settled);
+            assert!(deaths <= budget + 2, "{deaths} processes died of one job, whose look says {look:?}");
+            let letter = fleet.wait_letter("a:1").1;
+            assert_eq!((letter.reason, letter.crashes.len()), (DeadReason::Crashed, budget));
+            fleet.expect_settled_otherwise(&["a:1"]);
+            fleet.assert_effects(&jobs);
+        }
     });
 }
 

@@ -11,12 +11,16 @@
 //! | `drain_keeps_its_window` | what runs may finish, the rest is laid down uncharged, and the process is gone in time |
 //! | `redis_may_fail` | restarted, paused, full, flushed or tampered with: nothing kept is lost, doubled or stuck |
 //! | `a_blocked_key_costs_others_nothing` | a hot key, and one whose head waits, are parked and fill no window |
+//! | `a_held_key_waits_for_a_person` | where its queue says so, through kills and drains; what a person does is heard soon, in order, once |
+//! | `a_poison_job_dies_alone` | dead after its budget of crashes and two more deaths, with no other job charged |
+//! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
-//! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged |
+//! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
+//! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
-//! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server)
-//! and one drain run on every server always. Two groups of processes live at a time. `GRISTMILL_SEED` repeats a random run;
+//! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server),
+//! one drain, and a few of each way to fail run on every server always. Two groups of processes live at a time. `GRISTMILL_SEED` repeats a random run;
 //! `GRISTMILL_TEST_KEEP=FOLDER` keeps logs and histories of a test that failed.
 //!
 //! # Where each trace that breaks a simpler design is shown not to break this one
@@ -39,8 +43,21 @@
 //! | V14 the same epoch twice | `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` (needs a clock that goes back: scripts only) |
 //! | V15 put back without a charge | `failures_are_sorted::a_snoozed_job_runs_again_uncharged_and_before_the_next_of_its_key`, `traces::v15_every_put_back_is_another_turn` |
 //! | V16 hand back | `drain_keeps_its_window::a_run_that_ignores_its_cancellation_is_stopped_and_handed_back`, `traces::v16_a_hand_back_does_not_change_the_turn` |
-//! | V17 a second life | `traces::v17_a_second_dead_letter_of_an_id_does_not_overwrite_the_first` (nothing can be replayed yet) |
+//! | V17 a second life | `a_held_key_waits_for_a_person::again_where_the_replayed_job_dies_again`, `a_held_key_waits_for_a_person::until_its_letter_is_replayed_which_runs_before_newer_ones_and_once`, `traces::v17_a_second_dead_letter_of_an_id_does_not_overwrite_the_first` |
 //! | V18 a repeated retry | `effects_apply_once::a_retry_whose_answer_is_lost_is_charged_once`, `traces::v18_a_repeated_retry_is_charged_once` |
+//! | V19 parked jobs keep their places | `a_blocked_key_costs_others_nothing::parked_jobs_run_in_order_when_their_head_succeeds_also_after_a_kill` |
+//! | V20 a new owner knows of them | the same, and `a_held_key_waits_for_a_person::through_a_kill_and_a_drain_and_others_go_on` |
+//! | V22 a hold in memory | `a_held_key_waits_for_a_person::through_a_kill_and_a_drain_and_others_go_on`, `returned::take_reads_held_keys_in_slices` |
+//! | V23 a hold outlives its letter | `a_held_key_waits_for_a_person::until_its_letter_is_discarded`, `a_held_key_waits_for_a_person::no_longer_than_until_the_count_where_its_letter_was_deleted_by_hand`, `people::a_discarded_letter_frees_its_key_and_forgets_the_first_envelope` |
+//! | V24 the owner is told | every test of `a_held_key_waits_for_a_person` in which a person acts; `a_held_key_waits_for_a_person::a_key_in_backoff_goes_on_when_a_person_passes_over_its_job` |
+//! | V26 a returned job is in no pending list | `a_poison_job_dies_alone::one_that_came_back_from_the_dead_is_found_too`, `returned::v26_take_finds_the_marks_of_the_dead` |
+//! | V27 blocked heads fill the window | `a_blocked_key_costs_others_nothing::keys_in_backoff_do_not_fill_the_window_of_their_partition`, `a_held_key_waits_for_a_person::through_a_kill_and_a_drain_and_others_go_on` |
+//! | V28 one at a time per partition | `a_poison_job_dies_alone::one_that_aborts_among_two_hundred_good_ones`, `a_poison_job_dies_alone::two_of_them_are_charged_each_for_its_own_deaths`, `suspects::v28_a_mark_of_a_lone_run_is_charged_once_and_names_the_run` |
+//! | V29 others beside it | the same, and `suspects::v29_a_mark_of_a_run_beside_others_raises_suspicion_by_one_step_and_charges_nothing` |
+//! | V30 suspicion in memory | `a_poison_job_dies_alone::a_drain_between_two_deaths_forgets_no_suspicion`, `suspects::v30_what_a_dead_owner_held_unmarked_is_a_weak_suspect_where_it_was_first_of_its_key` |
+//! | V31 a mark left behind | `a_poison_job_dies_alone::a_drain_between_two_deaths_forgets_no_suspicion`, `suspects::v31_every_settle_and_every_hand_back_removes_the_mark` |
+//! | V32 a lost lease under a mark | `a_poison_job_dies_alone::a_charge_for_a_pause_is_taken_back`, `suspects::v32_a_node_that_lives_takes_back_its_mark_or_its_charge_once` |
+//! | V33 review and reconcile | `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_not`, `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_that_a_drain_stops_goes_to_a_person`, `an_interrupted_run_is_not_repeated::a_look_that_finds_it_done_settles_it_with_what_it_found`, `suspects::v33_a_run_that_was_stopped_hard_is_noted_as_interrupted` |
 //! | V34 a waiting mark | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v34_a_waiting_mark_is_no_effect` |
 //! | V35 a window from the verdict | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v35_a_mark_lives_as_long_as_its_job_and_a_window_after` |
 //! | V37 a group made late | `redis_may_fail::the_group_is_deleted_by_hand`, `redis_may_fail::flushed_under_running_nodes`, `traces::v37_a_new_group_starts_at_the_beginning` |
@@ -49,7 +66,18 @@
 //! | V40 released with a run alive | `drain_keeps_its_window::a_run_that_blocks_its_thread_is_abandoned_in_time` |
 //! | V41 emitted jobs by random ids | `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_settle_and_forward`, `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_forward_and_its_note`, `traces::v41_a_rerun_emits_the_same_ids_and_they_are_absorbed` |
 //!
-//! V4 to V6 belong to a plain claim, which is not used: `late::v4_a_claim_cut_in_half_by_another_owner_reads_nothing`.
+//! V4 to V6 belong to a plain claim, which is not used: `late::v4_a_claim_cut_in_half_by_another_owner_reads_nothing`. V21 belongs
+//! to a call that parks; what is parked here stays claimed. V25 and V36 belong to cancel and purge, which are not there
+//! yet; of a person's discard: `dead::v36_a_discarded_letter_is_gone_and_its_id_starts_anew`.
+//!
+//! Bad input, beside `what_cannot_be_read_ends_clearly`: raw garbage, missing fields and names that are no text in
+//! `no_job_is_lost::what_cannot_be_decoded_becomes_a_dead_letter_and_stops_no_reader`; versions that go backwards in
+//! `effects_apply_once::a_version_that_is_not_newer_changes_nothing`; a kind nobody serves in
+//! `no_job_is_lost::a_kind_that_nobody_knows_is_dead_and_its_key_goes_on`; a lease, a group or a stream deleted by hand in
+//! `redis_may_fail::the_lease_is_deleted_by_hand`, `redis_may_fail::the_group_is_deleted_by_hand`,
+//! `redis_may_fail::the_stream_is_deleted_by_hand`; returned jobs without a record in
+//! `damage::returned_jobs_without_a_readable_record_are_taken_and_settled`; a clock set back in
+//! `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 
@@ -68,3 +96,4 @@ mod no_job_is_lost;
 mod one_owner_per_partition;
 mod redis_may_fail;
 mod stale_owner_is_fenced;
+mod what_cannot_be_read_ends_clearly;

@@ -39,6 +39,8 @@ pub enum Look {
     Again,
     /// It cannot be told.
     Person,
+    /// Nothing: the look ends its process.
+    Dies,
 }
 
 /// The payload of a scripted job, as JSON. By default it does nothing and succeeds.
@@ -77,6 +79,8 @@ pub struct Script {
     pub dies_while: Option<String>,
     /// It fails, for good or not, only while this switch of the fleet is on.
     pub fails_while: Option<String>,
+    /// Where it fails, it says that it can be tried again after so long, in ms.
+    pub retry_after_ms: u64,
     /// What a look at an interrupted run of it finds.
     pub look: Look,
     /// Emits a job of the same kind and key into this queue.

@@ -39,6 +39,8 @@ struct Arguments {
     handover_ms: u64,
     #[arg(long, default_value_t = 20)]
     backoff_ms: u64,
+    #[arg(long, default_value_t = 300_000)]
+    backoff_cap_ms: u64,
     #[arg(long, default_value_t = 10)]
     max_attempts: u32,
     /// Threads of the runtime.
@@ -110,6 +112,7 @@ async fn look(script: Script, context: Context) -> Result<Reconciled, HandlerErr
         Look::Done if script.effect => Reconciled::Done(Effects::put(context.version().to_string())),
         Look::Done => Reconciled::Done(Effects::none()),
         Look::Again => Reconciled::RunAgain,
+        Look::Dies => die(Death::Abort),
         Look::Person => Reconciled::AskAPerson("as the job's script says".into()),
     })
 }
@@ -175,7 +178,7 @@ async fn scripted(
         return Err(if script.permanent {
             HandlerError::permanent(error)
         } else {
-            HandlerError::transient(error)
+            HandlerError::transient(error).retry_after(Duration::from_millis(script.retry_after_ms))
         });
     }
     let mut effects = Effects::none();
@@ -250,7 +253,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
     let mut redis = RedisConfig::new(&arguments.redis);
     redis.ca_pem = arguments.ca.map(std::fs::read).transpose()?;
     let mut retry = RetryPolicy::exponential(Duration::from_millis(arguments.backoff_ms))
-        .with_bounds(Duration::from_millis(1), Duration::from_secs(300))
+        .with_bounds(Duration::from_millis(1), Duration::from_millis(arguments.backoff_cap_ms))
         .with_max_attempts(arguments.max_attempts);
     retry.max_age = arguments.max_age_ms.map(Duration::from_millis);
     let mut queues = Vec::new();
