@@ -7,7 +7,7 @@ use gristmill_broker::locate::JobView;
 use gristmill_broker::survey::Sought;
 use gristmill_broker::waiting::HeldKey;
 use gristmill_broker::{Connection, QueueDefinition};
-use gristmill_job::{Envelope, Key};
+use gristmill_job::{Envelope, Key, Place};
 
 /// A number of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -102,14 +102,31 @@ impl Around {
     }
 }
 
-/// Whether a letter holds the key of its job; `None` where its record cannot tell.
-pub(super) async fn letter_holds(
-    connection: &Connection,
-    queue: &QueueDefinition,
-    found: &DeadFound,
-) -> Result<Option<bool>, Failure> {
-    let Ok(letter) = &found.letter else { return Ok(None) };
-    let key = Key::from_stored(letter.key.clone().into());
-    let hold = connection.hold_of(&queue.partition(found.position.partition), &key).await?;
-    Ok(Some(hold.is_some_and(|hold| hold.letter.as_bytes() == found.position.id)))
+/// What lies beside a dead letter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// Whether it holds the key of its job; `None` where its record cannot tell.
+    pub(super) holds: Option<bool>,
+    /// The size of the envelope it had before a person edited it, in bytes; `None` if nobody did.
+    pub(super) original_bytes: Option<u64>,
+}
+
+impl Beside {
+    pub(super) async fn look(
+        connection: &Connection,
+        queue: &QueueDefinition,
+        found: &DeadFound,
+    ) -> Result<Self, Failure> {
+        let Ok(letter) = &found.letter else { return Ok(Self::default()) };
+        let keys = queue.partition(found.position.partition);
+        let hold = connection.hold_of(&keys, &Key::from_stored(letter.key.clone().into())).await?;
+        let original = match Place::parse(letter.place.as_bytes()) {
+            Some(place) => connection.original(&keys, place).await?,
+            None => None,
+        };
+        Ok(Self {
+            holds: Some(hold.is_some_and(|hold| hold.letter.as_bytes() == found.position.id)),
+            original_bytes: original.map(|original| original.len() as u64),
+        })
+    }
 }

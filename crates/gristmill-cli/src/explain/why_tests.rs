@@ -61,11 +61,7 @@ fn marked(alone: bool) -> StateLine {
 
 #[test]
 fn a_claim_is_no_proof_of_a_run() {
-    says(
-        &around(view(9)),
-        "claimed",
-        &["claimed by n~1 since 3s", "7 jobs of its partition", "is not known"],
-    );
+    says(&around(view(9)), "claimed", &["claimed by n~1 for 3s", "7 jobs of its partition", "is not known"]);
     assert_eq!(codes(&around(view(9))), ["claimed"]);
     let unclaimed = around(JobView { claim: None, ..view(9) });
     says(&unclaimed, "unclaimed", &["no node has claimed it", "7 jobs"]);
@@ -125,6 +121,8 @@ fn what_stands_before_it_comes_first() {
         ],
     );
     assert_eq!(codes(&it), ["held", "behind_key", "claimed"]);
+    let last = reasons(&it).pop().unwrap().text;
+    assert!(!last.contains("not known"), "it waits, and so it does not run: {last}");
     it.hold = it.hold.map(|hold| HeldKey { key: Key::new([0xff, 1]).unwrap(), ..hold });
     says(&it, "held", &["keys release q ff01 --key-hex`"]);
 }

@@ -46,6 +46,8 @@ fn what_was_never_there_is_not_found() {
         let refused = fixture.run(&format!("explain {wrong}"));
         assert!(refused.code != 0 && refused.err.contains(said), "{wrong}: {refused:?}");
     }
+    let place = fixture.run("explain 0:5-1 --queue q");
+    assert!(place.code == 1 && place.err.contains("leaves nothing at its place: ask by its id"), "{place:?}");
     let cut = fixture.run("explain nobody --scan 1 --json");
     assert_eq!(
         (cut.code, &cut.json()["found"], &cut.json()["looked_through"]["cut_short"]),
@@ -99,7 +101,11 @@ fn a_job_tells_what_it_waits_for() {
     assert_eq!((&dead["is"], &dead["holds_its_key"]), (&json!("dead"), &json!(true)));
     says(
         &fixture.run("explain letter-1"),
-        &["dead for exhausted", "the jobs behind it wait", "gristmill dead discard letter-1"],
+        &[
+            "dead (exhausted), given up by reader#1: boom",
+            "the jobs behind it wait",
+            "gristmill dead discard letter-1",
+        ],
     );
 }
 
