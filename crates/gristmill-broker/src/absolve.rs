@@ -15,7 +15,7 @@ pub enum Absolved {
     Absolved,
     /// Neither was there.
     Nothing,
-    /// The lease is this incarnation's again: nobody else can have charged it.
+    /// No charge is there, and the lease is this incarnation's again: its mark stays.
     Mine,
 }
 

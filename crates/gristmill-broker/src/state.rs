@@ -134,35 +134,51 @@ fn fence(text: &str) -> Option<Fence> {
     Some(Fence { incarnation: Incarnation::from_stored(incarnation), epoch: Epoch(epoch.parse().ok()?) })
 }
 
+/// The ten words of a line and what follows them, exactly as the scripts' pattern matches.
+fn words(line: &[u8]) -> Option<([&[u8]; 10], &[u8])> {
+    let (mut words, mut rest) = ([&b""[..]; 10], line);
+    for (n, word) in words.iter_mut().enumerate() {
+        if n > 0 {
+            rest = rest.strip_prefix(b" ")?;
+        }
+        let end = rest.iter().position(|byte| b" \t\n\x0b\x0c\r".contains(byte)).unwrap_or(rest.len());
+        (*word, rest) = rest.split_at(end);
+        if word.is_empty() {
+            return None;
+        }
+    }
+    Some((words, rest.strip_prefix(b" ").unwrap_or(rest)))
+}
+
 impl StateLine {
     /// Reads a line. `None` for one that is not ours: the job then counts as never put back, and runs rather than never.
     #[must_use]
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let mut words = line.splitn(11, |byte| *byte == b' ');
-        let mut word = || words.next().and_then(|word| std::str::from_utf8(word).ok());
-        let turn = word()?.parse().ok()?;
-        let attempts = word()?.parse().ok()?;
-        let due_ms = word()?.parse().ok()?;
-        let why = match word()? {
+        let (words, history) = words(line)?;
+        let text = |n: usize| std::str::from_utf8(words[n]).unwrap_or_default();
+        let digits = |n: usize| words[n].iter().all(u8::is_ascii_digit).then(|| text(n));
+        let count = |n: usize| digits(n).filter(|digits| digits.len() < 10)?.parse().ok();
+        let (turn, attempts, replays) = (count(0)?, count(1)?, count(8)?);
+        let due_ms = digits(2)?.parse().unwrap_or(u64::MAX);
+        let why = match text(3) {
             "retry" => Why::Retry,
             "snooze" => Why::Snooze,
             "budget" => Why::Budget,
             "kind" => Why::Kind,
             _ => Why::Nothing,
         };
-        let suspicion = match word()? {
+        let suspicion = match text(4) {
             "weak" => Suspicion::Weak,
             "strong" => Suspicion::Strong,
             _ => Suspicion::None,
         };
-        let interrupted = word()? == "1";
-        let mark = word()?
+        let interrupted = digits(5).filter(|digit| digit.len() == 1)? == "1";
+        let mark = text(6)
             .split_once('/')
             .and_then(|(how, whose)| Some(StartMark { fence: fence(whose)?, alone: how == "alone" }));
-        let crashes = word()?.split(',').filter_map(Crash::parse).collect();
-        let replays = word()?.parse().ok()?;
-        let request = (word()? == "skip").then_some(Request::Skip);
-        let history = Bytes::copy_from_slice(words.next().unwrap_or_default());
+        let crashes = text(7).split(',').filter_map(Crash::parse).collect();
+        let request = (text(9) == "skip").then_some(Request::Skip);
+        let history = Bytes::copy_from_slice(history);
         Some(Self {
             turn,
             attempts,

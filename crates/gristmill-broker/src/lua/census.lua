@@ -12,6 +12,7 @@ local number = tonumber(lease[3] or '0')
 if tonumber(ARGV[3]) <= number then return {'already'} end
 if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
 redis.call('HSET', KEYS[1], 'number', ARGV[3])
+local pending = redis.call('XPENDING', KEYS[2], 'workers')
 local holds, lines = 0, 0
 local held = redis.call('HSCAN', KEYS[6], ARGV[4], 'COUNT', '200')
 for n = 1, #held[2], 2 do
@@ -25,8 +26,8 @@ local state = redis.call('HSCAN', KEYS[3], ARGV[5], 'COUNT', '200')
 for n = 1, #state[2], 2 do
   local place = state[2][n]
   local job = string.match(place, '^%d+%-%d+$') and (redis.call('ZSCORE', KEYS[4], place)
-    or redis.call('XPENDING', KEYS[2], 'workers', place, place, 1)[1] or redis.call('XRANGE', KEYS[2], place, place)[1])
+    or redis.pcall('XPENDING', KEYS[2], 'workers', place, place, 1)[1] -- Refused where its digits are too many for a place.
+    or redis.pcall('XRANGE', KEYS[2], place, place)[1])
   if not job then lines = lines + redis.call('HDEL', KEYS[3], place) end
 end
-local pending = redis.call('XPENDING', KEYS[2], 'workers')
 return {'ok', pending[1], redis.call('ZCARD', KEYS[4]), held[1], state[1], holds, lines}

@@ -14,8 +14,10 @@ redis.call('HSET', KEYS[1], 'number', ARGV[3])
 local places = {}
 for n = 5, #ARGV do places[n - 4] = ARGV[n] end
 if places[1] and redis.call('EXISTS', KEYS[3]) == 1 then
+  local known = {} -- A place may be named twice; its line was read before either.
   for n, line in ipairs(redis.call('HMGET', KEYS[3], unpack(places))) do
-    local state = line and read_state(line)
+    local state = line and not known[places[n]] and read_state(line)
+    known[places[n]] = true
     if state and state.mark ~= '-' then
       state.mark = '-'
       if n <= tonumber(ARGV[4]) then state.interrupted = '1' end

@@ -31,6 +31,12 @@ local function claimed(place)
   return returned(place) or #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 1
 end
 local function turn_of(place) return read_state(redis.call('HGET', KEYS[3], place)).turn end
+local function leave_returned(place, dies)
+  redis.call('ZREM', KEYS[7], place)
+  redis.call('HDEL', KEYS[8], place)
+  redis.call('HDEL', KEYS[3], place)
+  if not dies then redis.call('HDEL', KEYS[9], place) end -- A letter may be replayed once more.
+end
 local function standing(place)
   return claimed(place) and 'at_turn ' .. turn_of(place) or 'gone'
 end
@@ -57,9 +63,13 @@ local gone = {}
 if plain > 0 then
   local places = {}
   for n = 1, plain do places[n] = ARGV[5 + n] end
-  if fresh and redis.call('EXISTS', KEYS[3]) == 1 then -- A plain job stands at turn 0; one that does not is not settled.
+  for n = fresh and has_returned and plain or 0, 1, -1 do -- One that came back stands at turn 0 if its line was lost.
+    if returned(places[n]) and turn_of(places[n]) == '0' then leave_returned(table.remove(places, n)) end
+  end
+  plain_left = #places
+  if fresh and plain_left > 0 and redis.call('EXISTS', KEYS[3]) == 1 then -- A plain job stands at turn 0; one that does not is not settled.
     local lines, lined = redis.call('HMGET', KEYS[3], unpack(places)), {}
-    for n = plain, 1, -1 do
+    for n = plain_left, 1, -1 do
       if lines[n] and read_state(lines[n]).turn ~= '0' then
         gone[#gone + 1] = table.remove(places, n)
       elseif lines[n] then
@@ -204,10 +214,7 @@ for n, job in ipairs(jobs) do
   elseif returned(job.place) then
     local written, word = pcall(job.write, job)
     if written then
-      redis.call('ZREM', KEYS[7], job.place)
-      redis.call('HDEL', KEYS[8], job.place)
-      redis.call('HDEL', KEYS[3], job.place)
-      if job.verdict ~= 'dead' then redis.call('HDEL', KEYS[9], job.place) end
+      leave_returned(job.place, job.verdict == 'dead')
       answer = word
     else
       answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))

@@ -1,14 +1,15 @@
 -- state: the words of a job's line in the hash `state` (state.rs has their meaning). Prepended to the scripts that touch it.
 -- KEYS and ARGV: none of its own.  Reply: none.  Repeated: these are functions; their callers say.
 local STATE = '^(%d+) (%d+) (%d+) (%S+) (%S+) (%d) (%S+) (%S+) (%d+) (%S+) ?(.*)$'
-local function read_state(line) -- A line that is not ours counts as none.
+local function read_state(line) -- A line that is not ours counts as none; state.rs reads the same ones, to the byte.
   local s = {turn = '0', attempts = '0', due = '0', why = '-', suspicion = '-', interrupted = '0', mark = '-', crashes = '-',
     replays = '0', request = '-', history = ''}
   local turn, attempts, due, why, suspicion, interrupted, mark, crashes, replays, request, history
   if line then
     turn, attempts, due, why, suspicion, interrupted, mark, crashes, replays, request, history = string.match(line, STATE)
   end
-  if turn then
+  if turn and #turn < 10 and #attempts < 10 and #replays < 10 then
+    turn = string.format('%d', turn)
     s.turn, s.attempts, s.due, s.why, s.suspicion, s.interrupted = turn, attempts, due, why, suspicion, interrupted
     s.mark, s.crashes, s.replays, s.request, s.history = mark, crashes, replays, request, history
   end

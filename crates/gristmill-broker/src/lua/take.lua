@@ -19,10 +19,16 @@ local rows = redis.call('ZRANGEBYSCORE', KEYS[4], '(' .. ARGV[4], '+inf', 'WITHS
 local jobs = {}
 for n = 1, #rows, 2 do
   local place = rows[n]
-  local line = redis.call('HGET', KEYS[3], place)
-  local state = read_state(line)
-  if found_marked(state, ARGV[1], now) then line = write_state(KEYS[3], place, state) end
-  jobs[#jobs + 1] = {place, redis.call('HGET', KEYS[5], place) or '', line or '', string.format('%.0f', tonumber(rows[n + 1]))}
+  local ms, seq = string.match(place, '^(%d+)%-(%d+)$')
+  if ms and #ms < 20 and #seq < 20 then
+    local line = redis.call('HGET', KEYS[3], place)
+    local state = read_state(line)
+    if found_marked(state, ARGV[1], now) then line = write_state(KEYS[3], place, state) end
+    local came_back = string.format('%.0f', tonumber(rows[n + 1]))
+    jobs[#jobs + 1] = {place, redis.call('HGET', KEYS[5], place) or '', line or '', came_back}
+  else
+    redis.call('ZREM', KEYS[4], place) -- A place of no job: it could never be settled, and the census would count it.
+  end
 end
 local held = redis.call('HSCAN', KEYS[6], ARGV[6], 'COUNT', '500')
-return {'ok', lease[4] or '0', jobs, #jobs == tonumber(ARGV[5]) and '1' or '0', held[1], held[2], now}
+return {'ok', lease[4] or '0', jobs, #rows == 2 * tonumber(ARGV[5]) and '1' or '0', held[1], held[2], now}

@@ -109,15 +109,14 @@ impl Partition {
     }
 
     pub(super) fn absolve(&mut self, run: &Fence, turn: u32, place: Place) -> Absolved {
-        if self.lease.owner == run.incarnation.as_str() {
-            return Absolved::Mine;
-        }
-        let Some(mut line) = self.state.get(&place).cloned() else { return Absolved::Nothing };
-        let marked = line.mark.take_if(|mark| mark.alone && mark.fence == *run).is_some();
+        let mine = self.lease.owner == run.incarnation.as_str();
+        let unchanged = if mine { Absolved::Mine } else { Absolved::Nothing };
+        let Some(mut line) = self.state.get(&place).cloned() else { return unchanged };
+        let marked = line.mark.take_if(|mark| !mine && mark.alone && mark.fence == *run).is_some();
         let charges = line.crashes.len();
         line.crashes.retain(|crash| (&crash.fence, crash.turn) != (run, turn));
         if !marked && line.crashes.len() == charges {
-            return Absolved::Nothing;
+            return unchanged;
         }
         self.write_state(place, line);
         Absolved::Absolved

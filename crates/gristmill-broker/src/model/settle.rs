@@ -40,14 +40,21 @@ impl Partition {
     fn settle_plain(&mut self, first: bool, places: Vec<Place>) -> BTreeSet<Place> {
         let mut gone = BTreeSet::new();
         for place in places {
+            let back = self.returned.contains_key(&place);
+            if first && self.turn_of(place) == 0 {
+                self.state.remove(&place);
+            }
             let stands = match first {
-                false => self.stream.is_pending(place),
-                true => self.turn_of(place) == 0 && self.stream.acknowledge(place),
+                false => self.is_claimed(place),
+                true => self.turn_of(place) == 0 && (back || self.stream.acknowledge(place)),
             };
             match stands {
                 true if first => {
-                    self.stream.delete(place);
-                    self.state.remove(&place);
+                    if self.returned.remove(&place).is_some() {
+                        self.originals.remove(&place);
+                    } else {
+                        self.stream.delete(place);
+                    }
                 }
                 true => {}
                 false => drop(gone.insert(place)),

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use gristmill_broker::call::{Answer, Call, Guard};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
+use gristmill_broker::returned::Returned;
+use gristmill_broker::start::{How, Marked, Start};
 use gristmill_broker::state::{JobState, StateLine, Why};
 use gristmill_broker::{
     CallError, Connection, Emit, Entry, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition,
@@ -13,6 +15,7 @@ use gristmill_job::{
     DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis,
 };
 use gristmill_testkit::server::{Flavor, Reply, Server, ServerOptions};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -241,6 +244,82 @@ impl World {
 
     pub(crate) async fn settle(&self, tenure: &mut Tenure, jobs: Vec<Settle>) -> Vec<Settled> {
         settled(self.call(tenure, Call::Settle(jobs)).await)
+    }
+
+    /// A lease that is over already: whoever asks gets it, as after its owner's death.
+    pub(crate) async fn dying(&self, name: &str) -> Tenure {
+        self.acquire_for(name, Duration::ZERO).await
+    }
+
+    /// Start marks, all of one kind, at the turns the entries stand at.
+    pub(crate) async fn start(&self, tenure: &mut Tenure, how: How, entries: &[&Entry]) -> Vec<Marked> {
+        let start = |entry: &&Entry| Start { place: entry.place, turn: entry.state.turn(), how };
+        match self.call(tenure, Call::Start(entries.iter().map(start).collect())).await {
+            Answer::Started(marked) => marked,
+            other => panic!("not started: {other:?}"),
+        }
+    }
+
+    /// Everything that lies beside the stream, in slices of `count` jobs.
+    pub(crate) async fn take(&self, tenure: &mut Tenure, count: usize) -> (Vec<Entry>, Vec<Key>) {
+        let (mut entries, mut held) = (Vec::new(), Vec::new());
+        let (mut after, mut cursor) = (0, 0);
+        loop {
+            let Answer::Taken(slice) = self.call(tenure, Call::Take { after, count, cursor }).await else {
+                panic!("not taken")
+            };
+            entries.extend(slice.entries);
+            held.extend(slice.held);
+            (after, cursor) = (slice.last, slice.cursor);
+            if !slice.more && cursor == 0 {
+                return (entries, held);
+            }
+        }
+    }
+
+    /// What is stored about a job.
+    pub(crate) fn line(&self, place: Place) -> Option<StateLine> {
+        match self.raw(&[b"HGET", self.keys.state.as_bytes(), place.to_string().as_bytes()]) {
+            Reply::Bulk(line) => Some(StateLine::parse(&line).unwrap_or_else(|| panic!("no line: {line:?}"))),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn set_line(&self, place: Place, line: &[u8]) {
+        self.raw(&[b"HSET", self.keys.state.as_bytes(), place.to_string().as_bytes(), line]);
+    }
+
+    /// How often people have acted here.
+    pub(crate) fn changes(&self) -> u64 {
+        let changes = self.raw(&[b"HGET", self.keys.lease.as_bytes(), b"changes"]);
+        changes.as_int().unwrap_or_default() as u64
+    }
+
+    /// A job comes back from the dead, as by a replay.
+    pub(crate) fn come_back(&self, place: Place, job: &EncodedJob, line: &StateLine) {
+        let keys = &self.keys;
+        let at =
+            self.raw(&[b"HINCRBY", keys.lease.as_bytes(), b"changes", b"1"]).as_int().unwrap().to_string();
+        let record = Returned {
+            i: job.id.as_bytes().to_vec(),
+            k: job.key.as_bytes().to_vec(),
+            d: job.envelope.to_vec(),
+        };
+        let place = place.to_string();
+        let place = place.as_bytes();
+        self.raw(&[b"HSET", keys.returned_bodies.as_bytes(), place, &record.encode().unwrap()]);
+        self.raw(&[b"ZADD", keys.returned.as_bytes(), at.as_bytes(), place]);
+        self.raw(&[b"HSET", keys.state.as_bytes(), place, &line.write()]);
+    }
+
+    /// The fields of a hash that exist, by name.
+    pub(crate) fn hash(&self, key: &str) -> BTreeMap<String, String> {
+        let all = self.raw(&[b"HGETALL", key.as_bytes()]);
+        let text = |reply: &Reply| match reply {
+            Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+            other => panic!("no text: {other:?}"),
+        };
+        all.as_array().unwrap().chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect()
     }
 
     /// Who holds what.

@@ -4,6 +4,8 @@
 //! * `fixture`: a private server with one queue, and short words for what tests do with it.
 //! * `replies`: every script's every reply, but those of settle.
 //! * `settling`: every word of settle.
+//! * `suspects`: suspicion, start marks and charges. `absolve`: who takes a charge back.
+//! * `returned`: jobs that came back from the dead, keys that wait for a person, the census.
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `memory`: a server whose memory is full.
@@ -15,6 +17,7 @@
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
+mod absolve;
 mod connection;
 mod damage;
 mod dead;
@@ -24,6 +27,8 @@ mod memory;
 mod people;
 mod people_model;
 mod replies;
+mod returned;
 mod settling;
+mod suspects;
 mod traces;
 mod waiting;

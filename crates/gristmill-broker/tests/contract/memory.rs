@@ -2,12 +2,16 @@
 
 use crate::fixture::*;
 use bytes::Bytes;
+use gristmill_broker::absolve::Absolved;
 use gristmill_broker::audit::{AuditEntry, AuditStep};
 use gristmill_broker::call::{Answer, Call};
+use gristmill_broker::census::Census;
 use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::lease::want::Wanted;
-use gristmill_broker::{CallError, Settled};
+use gristmill_broker::start::{How, Marked};
+use gristmill_broker::{CallError, Entry, Settled, StateLine, Verdict};
+use gristmill_job::Place;
 use std::time::Duration;
 
 #[test]
@@ -67,6 +71,63 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
             world.connection.announce(&name, &incarnation("b"), ttl, false, "[]").await.expect("and is seen");
         }
         world.reconnect().await;
+    });
+}
+
+/// Jobs that are suspected, come back or hold their lanes are worked off too, and what is charged can be taken back.
+#[test]
+fn v13_marks_holds_and_returned_jobs_go_on_when_memory_is_full() {
+    on_each(async |world| {
+        let jobs: Vec<_> = (0..6).map(|n| own(&n.to_string(), &n.to_string())).collect();
+        let places = world.enqueue(&jobs).await;
+        let back: Vec<_> = (1..4).map(|seq| Place { ms: 1000, seq }).collect();
+        for (n, place) in back.iter().enumerate() {
+            let line = StateLine { turn: 1, ..StateLine::default() };
+            world.come_back(*place, &own(&format!("back{n}"), "k"), &line);
+        }
+        world.raw(&[b"HSET", world.keys.held.as_bytes(), b"nobody", b"gone 5 1000-1"]);
+        let mut a = world.dying("a").await;
+        world.raw(&[b"CONFIG", b"SET", b"maxmemory", b"1"]);
+        let claimed = world.claim(&mut a).await;
+        let (taken, held) = world.take(&mut a, 2).await;
+        assert_eq!((taken.len(), held.is_empty()), (3, false));
+        let all: Vec<&Entry> = claimed.iter().chain(&taken).collect();
+        for how in [How::Beside, How::Look, How::Alone] {
+            assert_eq!(world.start(&mut a, how, &all).await, [Marked::Started; 9]);
+        }
+        // What it lost with its lease is charged, and taken back by mark and by charge.
+        let mut b = world.dying("b").await;
+        let absolve = async |place| world.connection.absolve(&world.keys, &a.fence, 0, place).await;
+        assert_eq!(absolve(places[0]).await, Ok(Absolved::Absolved));
+        let found = world.recover(&mut b).await;
+        let (taken, _) = world.take(&mut b, 9).await;
+        let charges: Vec<_> =
+            found.iter().chain(&taken).map(|e| e.state.line().unwrap().crashes.len()).collect();
+        assert_eq!(charges, [0, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(absolve(places[1]).await, Ok(Absolved::Absolved));
+
+        let Verdict::Dead { dead_id, at, reason, body, .. } = dead(&found[0], "letter").verdict else {
+            panic!()
+        };
+        let mut holding = dead(&found[0], "letter");
+        holding.verdict = Verdict::Dead { dead_id, at, reason, body, hold: true, acknowledged: false };
+        let batch = vec![
+            holding,
+            plain(&found[1]),
+            retry(&found[2], HOUR),
+            put(&taken[0], 1, "state"),
+            retry(&taken[1], HOUR),
+            dead(&taken[2], "letter2"),
+        ];
+        let words = world.settle(&mut b, batch).await;
+        use Settled::{Dead, Done, Retried};
+        assert_eq!(words, [Dead, Done, Retried, Done, Retried, Dead]);
+        let call = Call::HandBack { places: places[3..].to_vec(), stopped: 2 };
+        assert_eq!(world.call(&mut b, call).await, Answer::Done);
+        let census = world.call(&mut b, Call::Census { cursors: (0, 0) }).await;
+        let expected =
+            Census { claimed: 4, returned: 1, cursors: (0, 0), holds_removed: 1, lines_removed: 0 };
+        assert_eq!(census, Answer::Counted(Some(expected)));
     });
 }
 

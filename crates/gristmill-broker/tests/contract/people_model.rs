@@ -187,7 +187,7 @@ impl Both<'_> {
 
     async fn skip(&mut self) {
         let key = Key::new(self.pick(&KEYS).unwrap()).unwrap();
-        let held = self.model.hold(&self.world.keys, &key).map(|(letter, _)| letter);
+        let held = self.model.hold_of(&self.world.keys, &key).map(|(letter, _)| letter);
         let letter = match self.random.one_in(4) {
             true => self.pick(&self.letters.clone()),
             false => self.letters.iter().find(|(id, _)| Some(id) == held.as_ref()).cloned(),
@@ -238,7 +238,7 @@ impl Both<'_> {
             .map(|(key, hold)| (key, hold.split(' ').next().unwrap().to_owned()))
             .collect();
         let of_model = KEYS.iter().filter_map(|key| {
-            let (letter, _) = model.hold(keys, &Key::new(*key).unwrap())?;
+            let (letter, _) = model.hold_of(keys, &Key::new(*key).unwrap())?;
             Some((key.as_bytes().to_vec(), letter))
         });
         assert_eq!(held, of_model.collect());
