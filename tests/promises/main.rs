@@ -11,6 +11,7 @@
 //! | `drain_keeps_its_window` | what runs may finish, the rest is laid down uncharged, and the process is gone in time |
 //! | `redis_may_fail` | restarted, paused, full, flushed or tampered with: nothing kept is lost, doubled or stuck |
 //! | `a_blocked_key_costs_others_nothing` | a hot key, and one whose head waits, are parked and fill no window |
+//! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
@@ -53,6 +54,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 
 mod a_blocked_key_costs_others_nothing;
+mod a_stuck_handler_costs_one_slot;
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;

@@ -17,6 +17,8 @@ pub struct Script {
     pub recovered_wait_ms: Option<u64>,
     /// Blocks its thread so long, in ms.
     pub block_ms: u64,
+    /// Does not block where the job was recovered from another owner.
+    pub recovered_free: bool,
     /// Fails this attempt and those before it, transiently.
     pub fail_until: u32,
     /// Fails for good.

@@ -62,6 +62,13 @@ pub fn kinds(queue: &QueueName) -> String {
     format!("gm:{{{queue}}}:kinds")
 }
 
+/// Hash of a queue: `<incarnation> <partition> <place>` to `<since ms> <kind> <job id>`, of runs that hold their threads.
+/// Advisory; written by `hung`, beat by beat, and gone two lease times after the last of them.
+#[must_use]
+pub fn hung(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:hung")
+}
+
 /// The keys of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionKeys {

@@ -2,7 +2,7 @@
 //!
 //! * `server`: what kind it is, its version, what it does when memory is full, persistence, replicas, latency;
 //! * `patch_levels`: from which release on a line of versions has its known holes mended;
-//! * `queues`: groups, leases, members, outbox, dead letters.
+//! * `queues`: groups, leases, members, hung runs, outbox, dead letters.
 //!
 //! Both judge plain facts, so that their tests need no server that is ill.
 
@@ -80,6 +80,7 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
             groups: connection.groups(queue).await?,
             views: connection.partitions(queue).await?,
             members,
+            hung: connection.hung(&queue.name).await?,
             now,
         };
         findings.extend(queues::judge(&queue.name, &facts));

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! Two runtimes: the node and its handlers have one, signals and the drain another, on the calling thread. So a handler
-//! that blocks every thread of the first delays neither the drain nor the exit.
+//! that blocks every thread of the first delays neither the drain nor the exit. The first has some threads to spare
+//! ([`SPARE_THREADS`]): so many handlers may hold one for ever, and the others go on.
 
 use crate::exit::{End, Failure};
 use crate::output;
 use crate::settings::Settings;
 use gristmill_handler::Registry;
-use gristmill_node::{DrainReport, Node, NodeConfig, NodeError};
+use gristmill_node::{DrainReport, Node, NodeConfig, NodeError, SPARE_THREADS};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -78,7 +79,12 @@ pub(crate) fn serve(config: NodeConfig, registry: Registry) -> Result<End, Failu
 /// [`Failure`] where settings, handlers or queues cannot be, or the system refuses threads.
 pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
     check(&registry)?;
-    let handlers = Builder::new_multi_thread().enable_all().thread_name("gristmill-node").build()?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from) + SPARE_THREADS;
+    let handlers = Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .thread_name("gristmill-node")
+        .build()?;
     let control = Builder::new_current_thread().enable_all().build()?;
     let left = control.block_on(until_left(&handlers, config, registry));
     handlers.shutdown_background();

@@ -4,6 +4,7 @@
 //! * `check`: every key known, every value of its type, or a complaint that says which key, what was expected, what
 //!   came and from where;
 //! * `redis`: the address, its password and certificates;
+//! * `queue`: what may be said for all queues and otherwise for one;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
 //!
 //! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
@@ -11,6 +12,7 @@
 
 mod check;
 mod layers;
+mod queue;
 mod redis;
 mod shown;
 
@@ -20,7 +22,7 @@ pub use shown::Entry;
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
 use gristmill_job::{JobLimits, QueueName, RetryPolicy};
-use gristmill_node::{NodeConfig, QueueConfig};
+use gristmill_node::{NodeConfig, QueueConfig, RetryBudget};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +46,11 @@ pub struct Settings {
     job: JobSection,
     seen: SeenSection,
     retry: RetrySection,
+    queue: queue::QueueSection,
     log: LogSection,
+    /// What is said for one queue alone, by its whole key.
+    #[serde(skip)]
+    of_queues: BTreeMap<String, config::ValueKind>,
     #[serde(skip)]
     origins: BTreeMap<String, String>,
 }
@@ -65,6 +71,7 @@ struct RedisSection {
 struct NodeSection {
     name: String,
     slots: u64,
+    blocked_after_ms: u64,
 }
 
 #[derive(Clone, Deserialize)]
@@ -114,6 +121,8 @@ struct RetrySection {
     cap_ms: u64,
     floor_ms: u64,
     max_attempts: u64,
+    budget_percent: u64,
+    budget_per_second: u64,
 }
 
 #[derive(Clone, Deserialize)]
@@ -197,10 +206,11 @@ impl Settings {
     /// Every unknown key and wrong value at once.
     pub fn load(layers: &Layers) -> Result<Self, SettingsError> {
         let merged = layers.merge()?;
-        let origins = check::check(&merged)?;
+        let check::Checked { origins, of_queues } = check::check(&merged)?;
         let mut settings: Self =
             merged.try_deserialize().map_err(|error| Fault::Layer(format!("the settings: {error}")))?;
         settings.origins = origins;
+        settings.of_queues = of_queues;
         settings.log_format()?;
         crate::logging::filter(&settings.log.level)
             .map_err(|why| settings.wrong("log.level", format!("a level or directives ({why})"), None))?;
@@ -222,6 +232,7 @@ impl Settings {
     pub fn node(&self) -> Result<NodeConfig, SettingsError> {
         let mut config = NodeConfig::new(self.node_name(), self.redis()?, self.queues()?);
         config.slots = bounded(self.node.slots);
+        config.blocked_after = Duration::from_millis(self.node.blocked_after_ms);
         config.lease_ttl = Duration::from_millis(self.lease.ttl_ms);
         config.lease_renewal = Duration::from_millis(self.lease.renewal_ms);
         config.lease_margin = Duration::from_millis(self.lease.margin_ms);
@@ -248,7 +259,7 @@ impl Settings {
     /// # Errors
     /// A queue that is not `name` or `name:partitions`, and retries that cannot be.
     pub fn queues(&self) -> Result<Vec<QueueConfig>, SettingsError> {
-        let retry = self.retry()?;
+        let (retry, retry_budget) = (self.retry()?, self.retry_budget()?);
         let read = |text: &String| {
             let (name, partitions) = match text.split_once(':') {
                 Some((name, partitions)) => (name, partitions.parse().ok()),
@@ -261,7 +272,9 @@ impl Settings {
             let legal = partitions.filter(|count| (1..=MAX_PARTITIONS).contains(count));
             let partitions = legal
                 .ok_or_else(|| wrong(format!("name:partitions with 1 to {MAX_PARTITIONS} partitions")))?;
-            Ok(QueueConfig { name, partitions, retry: retry.clone() })
+            let config =
+                QueueConfig { partitions, retry: retry.clone(), retry_budget, ..QueueConfig::new(name) };
+            Ok(self.with_rules(config)?)
         };
         self.queues.iter().map(read).collect()
     }
@@ -272,7 +285,7 @@ impl Settings {
     }
 
     fn retry(&self) -> Result<RetryPolicy, SettingsError> {
-        let RetrySection { base_ms, cap_ms, floor_ms, max_attempts } = self.retry;
+        let RetrySection { base_ms, cap_ms, floor_ms, max_attempts, .. } = self.retry;
         if cap_ms < base_ms.max(floor_ms) {
             let expected = format!("at least retry.base_ms ({base_ms}) and retry.floor_ms ({floor_ms})");
             return Err(self.wrong("retry.cap_ms", expected, Some(format!("{cap_ms} ms"))).into());
@@ -280,6 +293,16 @@ impl Settings {
         Ok(RetryPolicy::exponential(Duration::from_millis(base_ms))
             .with_bounds(Duration::from_millis(floor_ms), Duration::from_millis(cap_ms))
             .with_max_attempts(u32::try_from(max_attempts).unwrap_or(u32::MAX)))
+    }
+
+    fn retry_budget(&self) -> Result<RetryBudget, SettingsError> {
+        let RetrySection { budget_percent, budget_per_second, .. } = self.retry;
+        let count = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+        if budget_per_second == 0 {
+            let expected = "1 or more, or jobs that all wait for their retry would wait for ever".into();
+            return Err(self.wrong("retry.budget_per_second", expected, None).into());
+        }
+        Ok(RetryBudget { share: count(budget_percent) / 100.0, per_second: count(budget_per_second) })
     }
 
     /// What a job may be.

@@ -5,8 +5,50 @@ use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
 use gristmill_job::{QueueName, RetryPolicy};
 use std::time::Duration;
 
+/// What becomes of a key after one of its jobs became a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum AfterDeadLetter {
+    /// Its later jobs go on.
+    #[default]
+    Continue,
+    /// They wait until a person acts on the dead letter, or releases the key.
+    Hold,
+}
+
+impl AfterDeadLetter {
+    /// The word used in settings and lists.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::Hold => "hold",
+        }
+    }
+
+    /// By its word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Continue, Self::Hold].into_iter().find(|policy| policy.as_str() == word)
+    }
+}
+
+/// How many retries a queue affords on one node; beyond it due retries wait, uncharged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RetryBudget {
+    /// Retries per first run: 0.2 is one for five.
+    pub share: f64,
+    /// Retries per second besides; more than 0, or jobs that all wait for their retry would wait for ever.
+    pub per_second: f64,
+}
+
+impl Default for RetryBudget {
+    fn default() -> Self {
+        Self { share: 0.2, per_second: 10.0 }
+    }
+}
+
 /// One queue to serve.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct QueueConfig {
     /// Its name.
     pub name: QueueName,
@@ -14,13 +56,32 @@ pub struct QueueConfig {
     pub partitions: u16,
     /// How failed jobs are tried again.
     pub retry: RetryPolicy,
+    /// How many retries it affords.
+    pub retry_budget: RetryBudget,
+    /// What becomes of a key after one of its jobs became a dead letter.
+    pub after_dead_letter: AfterDeadLetter,
+    /// After so many charged crashes a job is a dead letter `crashed`; at least 1. A kind may say otherwise.
+    pub crash_budget: u32,
+    /// How long a job waits for a node that serves its kind before it is a dead letter `unknown_kind`.
+    pub unknown_kind_wait: Duration,
+    /// Dead letters that are older are discarded, counted; `None`: they are kept until a person acts.
+    pub dead_max_age: Option<Duration>,
 }
 
 impl QueueConfig {
-    /// A queue with 64 partitions and the default retry policy.
+    /// A queue with 64 partitions and the defaults for everything else.
     #[must_use]
     pub fn new(name: QueueName) -> Self {
-        Self { name, partitions: DEFAULT_PARTITIONS, retry: RetryPolicy::default() }
+        Self {
+            name,
+            partitions: DEFAULT_PARTITIONS,
+            retry: RetryPolicy::default(),
+            retry_budget: RetryBudget::default(),
+            after_dead_letter: AfterDeadLetter::default(),
+            crash_budget: 3,
+            unknown_kind_wait: Duration::from_secs(3600),
+            dead_max_age: None,
+        }
     }
 
     /// With another number of partitions.
@@ -29,10 +90,30 @@ impl QueueConfig {
         self.partitions = partitions;
         self
     }
+
+    fn check(
+        &self,
+        ensure: impl Fn(bool, &'static str, &str, String) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let RetryBudget { share, per_second } = self.retry_budget;
+        let legal = share.is_finite() && share >= 0.0;
+        ensure(legal, "queues.retry_budget.share", "a number from 0", share.to_string())?;
+        let legal = per_second.is_finite() && per_second > 0.0;
+        let expected = "more than 0, or jobs that all wait for their retry would wait for ever";
+        ensure(legal, "queues.retry_budget.per_second", expected, per_second.to_string())?;
+        ensure(self.crash_budget > 0, "queues.crash_budget", "1 or more", "0".into())?;
+        let kept = self.dead_max_age.is_none_or(|age| age >= SHORTEST_DEAD_AGE);
+        let expected = "1000 ms or more, or nothing: kept until a person acts";
+        let got = self.dead_max_age.unwrap_or_default();
+        ensure(kept, "queues.dead_max_age_ms", expected, format!("{} ms", got.as_millis()))
+    }
 }
 
+/// Younger dead letters are never discarded by age.
+const SHORTEST_DEAD_AGE: Duration = Duration::from_secs(1);
+
 /// Everything a node needs to know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeConfig {
     /// The node's name: its host or pod. A restart under the same name is another incarnation.
     pub name: String,
@@ -62,6 +143,9 @@ pub struct NodeConfig {
     pub max_envelope_bytes: usize,
     /// How long the mark of a producer's id stays after its job's verdict.
     pub seen_window: Duration,
+    /// A handler that holds its thread for longer without an await is given up, and its slot replaced. For a kind with a
+    /// hard limit that limit and a second count instead.
+    pub blocked_after: Duration,
 }
 
 /// A setting that cannot be.
@@ -95,6 +179,7 @@ impl NodeConfig {
             window_bytes: 256 * 1024 * 1024,
             max_envelope_bytes: 1024 * 1024,
             seen_window: Duration::from_secs(24 * 3600),
+            blocked_after: Duration::from_secs(30),
         }
     }
 
@@ -129,6 +214,7 @@ impl NodeConfig {
             let legal = (1..=MAX_PARTITIONS).contains(&queue.partitions);
             ensure(legal, "queues.partitions", "1 to 1024", queue.partitions.to_string())?;
             ensure(queue.retry.max_attempts > 0, "queues.retry.max_attempts", "1 or more", "0".into())?;
+            queue.check(ensure)?;
         }
         ensure((1..=100_000).contains(&self.slots), "node.slots", "1 to 100000", self.slots.to_string())?;
         let ttl = self.lease_ttl;
@@ -141,6 +227,9 @@ impl NodeConfig {
         let expected = "at least lease.renewal_ms (a failover may lose the last renewal), and less than \
                         lease.ttl_ms - lease.renewal_ms (or nothing would ever be trusted)";
         ensure(margin, "lease.margin_ms", expected, ms(self.lease_margin))?;
+        let blocked = self.blocked_after >= Duration::from_secs(1);
+        let expected = "1000 ms or more: a handler may compute for a while between two awaits";
+        ensure(blocked, "node.blocked_after_ms", expected, ms(self.blocked_after))?;
         let grace = self.drain_grace >= Duration::from_secs(1);
         ensure(grace, "drain.grace_ms", "1000 ms or more", ms(self.drain_grace))?;
         ensure(self.window_jobs > 0, "window.jobs", "1 or more", "0".into())?;
@@ -172,7 +261,7 @@ mod tests {
     #[test]
     fn impossible_relations_are_refused_by_name() {
         type Breaks = fn(&mut NodeConfig);
-        let broken: [(&str, Breaks); 7] = [
+        let broken: [(&str, Breaks); 12] = [
             ("queues", |c| c.queues.clear()),
             ("queues", |c| c.queues.push(c.queues[0].clone())),
             ("queues.partitions", |c| c.queues[0].partitions = 0),
@@ -180,6 +269,11 @@ mod tests {
             ("lease.margin_ms", |c| c.lease_margin = c.lease_ttl),
             ("lease.margin_ms", |c| c.lease_margin = Duration::ZERO),
             ("window.bytes", |c| c.window_bytes = 1),
+            ("node.blocked_after_ms", |c| c.blocked_after = Duration::ZERO),
+            ("queues.crash_budget", |c| c.queues[0].crash_budget = 0),
+            ("queues.retry_budget.share", |c| c.queues[0].retry_budget.share = f64::NAN),
+            ("queues.retry_budget.per_second", |c| c.queues[0].retry_budget.per_second = 0.0),
+            ("queues.dead_max_age_ms", |c| c.queues[0].dead_max_age = Some(Duration::ZERO)),
         ];
         for (setting, breaks) in broken {
             let mut config = config();

@@ -18,6 +18,8 @@ pub(crate) struct Counters {
     ends: [AtomicU64; 9],
     heartbeat_late_ms: AtomicU64,
     restarts: AtomicU64,
+    expired_letters: AtomicU64,
+    hung: AtomicU64,
 }
 
 /// A snapshot of what a node has counted since it started.
@@ -47,6 +49,10 @@ pub struct Counts {
     pub heartbeat_late_ms: u64,
     /// Actors that failed and were started again.
     pub restarts: u64,
+    /// Dead letters that were discarded, since they were beyond the age that was configured.
+    pub expired_letters: u64,
+    /// Runs that held their thread and were given up.
+    pub hung: u64,
 }
 
 impl Counts {
@@ -109,6 +115,14 @@ impl Counters {
         self.restarts.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn expired_letters(&self, letters: u64) {
+        self.expired_letters.fetch_add(letters, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hung(&self) {
+        self.hung.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -128,6 +142,8 @@ impl Counters {
                 .collect(),
             heartbeat_late_ms: read(&self.heartbeat_late_ms),
             restarts: read(&self.restarts),
+            expired_letters: read(&self.expired_letters),
+            hung: read(&self.hung),
         }
     }
 }

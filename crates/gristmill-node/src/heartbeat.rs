@@ -6,17 +6,20 @@ use crate::lease_manager::{self, Message as ToManager};
 use crate::partition::Message as ToPartition;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{End, Event};
-use crate::worker::run_queue::lock;
+use crate::worker::run_queue::{Hung, lock};
+use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
+use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
 use gristmill_job::QueueName;
 use ractor::ActorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::MissedTickBehavior;
 
 /// What the heartbeat is told.
 #[derive(Clone)]
@@ -46,6 +49,11 @@ pub(crate) struct Heartbeat {
     stop: Notify,
     manager: Mutex<Option<ActorRef<ToManager>>>,
     counters: Arc<Counters>,
+    watch: OnceLock<Arc<Watch>>,
+    /// The hung runs that Redis may know of.
+    named: Mutex<Vec<(QueueName, HungRun)>>,
+    /// The node cannot go on: nothing is renewed any more.
+    halted: AtomicBool,
 }
 
 impl Heartbeat {
@@ -58,7 +66,15 @@ impl Heartbeat {
             stop: Notify::new(),
             manager: Mutex::default(),
             counters,
+            watch: OnceLock::new(),
+            named: Mutex::default(),
+            halted: AtomicBool::new(false),
         }
+    }
+
+    /// Lets this watchdog look from the heartbeat's thread; said before [`Heartbeat::start`].
+    pub(crate) fn keep_watch(&self, watch: Arc<Watch>) {
+        let _ = self.watch.set(watch);
     }
 
     /// Starts the thread. The receiver is answered when it has left.
@@ -67,7 +83,12 @@ impl Heartbeat {
         let heartbeat = self.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("gristmill-heartbeat".into()).spawn(move || {
-            runtime.block_on(heartbeat.beat());
+            runtime.block_on(async {
+                tokio::select! {
+                    () = heartbeat.beat() => {}
+                    () = heartbeat.look() => {}
+                }
+            });
             let _ = left.send(());
         })?;
         Ok(leaving)
@@ -101,6 +122,20 @@ impl Heartbeat {
         self.stop.notify_one();
     }
 
+    /// Never ends.
+    async fn look(&self) {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let Some(watch) = self.watch.get() else { return std::future::pending().await };
+            if !watch.look(Instant::now()) {
+                self.halted.store(true, Ordering::SeqCst);
+                return std::future::pending().await;
+            }
+        }
+    }
+
     async fn beat(&self) {
         // An answer that stays away must leave time for another try before trust runs out.
         let mut redis = self.rhythm.redis.clone();
@@ -110,7 +145,8 @@ impl Heartbeat {
         loop {
             let late = due.elapsed();
             self.counters.heartbeat_late(u64::try_from(late.as_millis()).unwrap_or(u64::MAX));
-            if let Some(connection) = link.current() {
+            let halted = self.halted.load(Ordering::SeqCst);
+            if let Some(connection) = link.current().filter(|_| !halted) {
                 // A beat that takes longer than its interval is given up; the next one tells.
                 let limit = self.rhythm.ttl.saturating_sub(self.rhythm.margin);
                 let renewed = tokio::time::timeout(limit, self.renew(&connection)).await;
@@ -193,7 +229,34 @@ impl Heartbeat {
         }
     }
 
+    /// Names the runs that hold their threads; what cannot be written now is written with the next beat. None with `ttl`
+    /// zero, to leave.
+    async fn name_hung(&self, connection: &Connection, ttl: Duration) {
+        let hung = self.watch.get().map(|watch| watch.hung()).unwrap_or_default();
+        if hung.is_empty() && lock(&self.named).is_empty() {
+            return;
+        }
+        for queue in &self.rhythm.queues {
+            let of_queue = hung.iter().filter(|hung| hung.queue == *queue && !ttl.is_zero());
+            let hung: Vec<HungRun> = of_queue.map(|hung| shown(hung, &self.rhythm.incarnation)).collect();
+            let of_queue = |(named, _): &&(QueueName, HungRun)| named == queue;
+            let before: Vec<HungRun> =
+                lock(&self.named).iter().filter(of_queue).map(|(_, run)| run.clone()).collect();
+            let ended: Vec<HungRun> = before.iter().filter(|run| !hung.contains(run)).cloned().collect();
+            if hung.is_empty() && ended.is_empty() {
+                continue;
+            }
+            // Before the call: it may be executed although its answer is lost.
+            let new = hung.iter().filter(|run| !before.contains(run));
+            lock(&self.named).extend(new.map(|run| (queue.clone(), run.clone())));
+            if connection.name_hung(queue, &hung, &ended, self.rhythm.ttl * 2).await.is_ok() {
+                lock(&self.named).retain(|(of, run)| of != queue || !ended.contains(run));
+            }
+        }
+    }
+
     async fn announce(&self, connection: &Connection, ttl: Duration) {
+        self.name_hung(connection, ttl).await;
         let draining = self.draining.load(Ordering::SeqCst);
         for queue in &self.rhythm.queues {
             let Rhythm { incarnation, kinds, .. } = &self.rhythm;
@@ -203,6 +266,18 @@ impl Heartbeat {
                 tell(&manager, queue, members);
             }
         }
+    }
+}
+
+/// What people are shown of a run that was given up.
+fn shown(hung: &Hung, incarnation: &Incarnation) -> HungRun {
+    HungRun {
+        incarnation: incarnation.clone(),
+        partition: hung.partition,
+        place: hung.place,
+        kind: hung.kind.clone(),
+        job: hung.job.clone(),
+        since: hung.since,
     }
 }
 

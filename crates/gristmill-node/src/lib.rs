@@ -8,7 +8,7 @@
 //! ```
 //!
 //! In reading order: [`config`], `partition::tenure` (the state machine everything else serves), `partition::lanes`,
-//! `partition` (its actor), `worker`, `lease_manager`, `heartbeat`, `doorbell`, `supervisor`, [`node`].
+//! `partition` (its actor), `worker`, `lease_manager`, `heartbeat`, `doorbell`, `keeper`, `supervisor`, [`node`].
 //!
 //! Invariants: no job lives only in a mailbox (what is claimed stays pending in Redis until it is settled); `decide`
 //! functions read no clock, no random source and no network; nothing is started without trust in the lease.
@@ -17,12 +17,14 @@ pub mod config;
 mod counters;
 mod doorbell;
 mod heartbeat;
+mod keeper;
 mod lease_manager;
 pub mod node;
 mod partition;
 mod supervisor;
 mod worker;
 
-pub use config::{ConfigError, NodeConfig, QueueConfig};
+pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig, RetryBudget};
 pub use counters::Counts;
 pub use node::{DrainReport, Node, NodeError};
+pub use worker::watch::SPARE_THREADS;

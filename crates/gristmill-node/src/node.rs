@@ -4,13 +4,17 @@ use crate::config::{ConfigError, NodeConfig, QueueConfig};
 use crate::counters::{Counters, Counts};
 use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
+use crate::keeper::{Keeper, Kept};
 use crate::partition::Surroundings;
 use crate::partition::lanes::Holding;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::supervisor::{self, Message, Served, Supervisor};
+use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::execution::Executor;
+use crate::worker::panics;
 use crate::worker::run_queue::RunQueue;
+use crate::worker::watch::Watch;
 use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
@@ -84,6 +88,7 @@ pub struct Node {
     heartbeat: Arc<Heartbeat>,
     heartbeat_left: Option<oneshot::Receiver<()>>,
     doorbell: JoinHandle<()>,
+    keeper: JoinHandle<()>,
     counters: Arc<Counters>,
     runs: Arc<RunQueue>,
     failed: mpsc::UnboundedReceiver<String>,
@@ -103,6 +108,7 @@ impl Node {
     pub async fn start(config: NodeConfig, registry: Registry) -> Result<Self, NodeError> {
         config.check()?;
         registry.check()?;
+        panics::hear();
         let incarnation = Incarnation::of(&config.name, rand::random());
         let link = Link::start(config.redis.clone(), "commands");
         let definitions = prepare(&link, &config.queues).await?;
@@ -124,6 +130,18 @@ impl Node {
         let mut bell_config = config.redis.clone();
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
+        let queues = serve(&config, definitions);
+        let partitions: Vec<Arc<Shared>> =
+            queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
+        let (failing, failed) = mpsc::unbounded_channel();
+        let watch = Arc::new(Watch::new(
+            runs.clone(),
+            partitions.clone(),
+            config.blocked_after,
+            counters.clone(),
+            failing.clone(),
+        ));
+        heartbeat.keep_watch(watch.clone());
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
@@ -132,22 +150,25 @@ impl Node {
             heartbeat: heartbeat.clone(),
             doorbell: doorbell.clone(),
             runs: runs.clone(),
+            alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT)),
             counters: counters.clone(),
             lease_ttl: config.lease_ttl,
             seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
         });
-        let queues = serve(&config, definitions);
-        let (failing, failed) = mpsc::unbounded_channel();
         let arguments = supervisor::Arguments {
             queues: queues.clone(),
             around,
             executor: Arc::new(Executor::new(registry, runs.clone(), config.max_envelope_bytes)),
+            watch: watch.clone(),
             failed: failing,
         };
         let heartbeat_left = Some(heartbeat.start()?);
         let (supervisor, supervisor_task) =
             Actor::spawn(None, Supervisor, arguments).await.map_err(|e| NodeError::Failed(e.to_string()))?;
+        watch.supervise(supervisor.clone());
+        let keeper = keeper(&config, &queues, &link, &incarnation, &counters);
+        let keeper = tokio::spawn(keeper.run());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
         tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
         Ok(Self {
@@ -159,6 +180,7 @@ impl Node {
             heartbeat,
             heartbeat_left,
             doorbell,
+            keeper,
             counters,
             runs,
             failed,
@@ -231,7 +253,8 @@ impl Node {
                 gone = tokio::time::timeout(STOP_AGAIN, &mut ended).await.is_ok();
             }
         }
-        let abandoned = if gone { 0 } else { self.alive() };
+        // Also where all the others are gone: what was given up still holds its thread.
+        let abandoned = self.alive();
         if !gone {
             let _ = self.supervisor.cast(Message::Abandon);
             let _ = tokio::time::timeout((grace / 16).min(Duration::from_millis(500)), leaving).await;
@@ -267,6 +290,7 @@ impl Node {
         self.supervisor.stop(None);
         self.supervisor_task.abort();
         self.doorbell.abort();
+        self.keeper.abort();
         self.heartbeat.stop();
         if let Some(left) = self.heartbeat_left.take() {
             let _ = tokio::time::timeout(wait, left).await;
@@ -320,6 +344,26 @@ const LANE_JOBS: usize = 32;
 const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
 /// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
 const PARKED_JOBS: usize = 250_000;
+
+fn keeper(
+    config: &NodeConfig,
+    served: &[Served],
+    link: &Link,
+    incarnation: &Incarnation,
+    counters: &Arc<Counters>,
+) -> Keeper {
+    let kept = |(queue, served): (&QueueConfig, &Served)| {
+        let (definition, partitions) = (served.definition.clone(), served.partitions.clone());
+        queue.dead_max_age.map(|max_age| Kept { queue: definition, max_age, partitions })
+    };
+    Keeper {
+        link: link.clone(),
+        incarnation: incarnation.clone(),
+        seen_window: config.seen_window,
+        counters: counters.clone(),
+        queues: config.queues.iter().zip(served).filter_map(kept).collect(),
+    }
+}
 
 fn serve(config: &NodeConfig, definitions: Vec<QueueDefinition>) -> Vec<Served> {
     let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();

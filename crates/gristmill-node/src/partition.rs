@@ -16,6 +16,7 @@ use crate::counters::Counters;
 use crate::doorbell::Doorbell;
 use crate::heartbeat::Heartbeat;
 use crate::lease_manager::{Look, Message as ToManager};
+use crate::worker::alone::Alone;
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::broker::Broker;
 use gristmill_broker::lease::acquire::{Acquired, Before};
@@ -41,6 +42,7 @@ pub(crate) struct Surroundings {
     pub(crate) heartbeat: Arc<Heartbeat>,
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) runs: Arc<RunQueue>,
+    pub(crate) alone: Arc<Alone>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) lease_ttl: Duration,
     pub(crate) seen_window: Duration,
@@ -130,6 +132,7 @@ impl Actor for Partition {
         shared.open_gate(None);
         around.heartbeat.drop_lease(&shared);
         around.doorbell.listen(&shared, None);
+        around.alone.over(&shared);
         drop(around.runs.withdraw(&shared));
         // Before the look at what has ended: who tells after it must wake this actor, not the one before.
         shared.register(myself.clone());
@@ -256,7 +259,10 @@ impl State {
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
-                Action::AskAlone(_) | Action::AloneOver => {}
+                Action::AskAlone(place) => {
+                    self.around.alone.ask(&self.shared, self.machine.epoch(), place);
+                }
+                Action::AloneOver => self.around.alone.over(&self.shared),
                 Action::WakeAt(at) => self.wake_at(at),
                 Action::Idle { end, released } => {
                     if let Some(end) = end {
@@ -354,6 +360,8 @@ impl State {
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
         self.line = None;
+        // However a tenure ends, the process is not kept for it.
+        self.around.alone.over(&self.shared);
         self.withdraw();
     }
 

@@ -9,6 +9,7 @@ use crate::partition::tenure::Bounds;
 use crate::partition::{self, Message as ToPartition, Partition, Surroundings};
 use crate::worker::Worker;
 use crate::worker::execution::Executor;
+use crate::worker::watch::Watch;
 use gristmill_broker::QueueDefinition;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::collections::{HashMap, VecDeque};
@@ -26,6 +27,10 @@ pub(crate) enum Message {
     Drain(oneshot::Sender<()>),
     /// The last act before exit: release also what still runs.
     Abandon,
+    /// The worker of this seat is held by a handler: another takes its seat.
+    Replace(usize),
+    /// Say that you move.
+    Tick,
     /// Stop every actor, workers last.
     Stop(oneshot::Sender<()>),
 }
@@ -44,6 +49,7 @@ pub(crate) struct Arguments {
     pub(crate) queues: Vec<Served>,
     pub(crate) around: Arc<Surroundings>,
     pub(crate) executor: Arc<Executor>,
+    pub(crate) watch: Arc<Watch>,
     /// Told when the node cannot go on.
     pub(crate) failed: mpsc::UnboundedSender<String>,
 }
@@ -96,7 +102,7 @@ impl Actor for Supervisor {
 
     async fn handle(
         &self,
-        _: ActorRef<Message>,
+        myself: ActorRef<Message>,
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
@@ -111,6 +117,8 @@ impl Actor for Supervisor {
                     partition.cast(ToPartition::Abandon);
                 }
             }
+            Message::Replace(index) => state.replace(&myself, index).await,
+            Message::Tick => state.arguments.watch.moved(Instant::now()),
             Message::Stop(stopped) => {
                 state.stop().await;
                 let _ = stopped.send(());
@@ -195,6 +203,23 @@ impl State {
         };
         self.children.insert(cell.get_id(), (child, cell));
         Ok(())
+    }
+
+    /// The worker before ends by itself, once its handler lets go.
+    async fn replace(&mut self, myself: &ActorRef<Message>, index: usize) {
+        if self.stopping {
+            return;
+        }
+        let held =
+            self.children.iter().find(|(_, (child, _))| matches!(child, Child::Worker(at) if *at == index));
+        if let Some(id) = held.map(|(id, _)| *id)
+            && let Some((_, cell)) = self.children.remove(&id)
+        {
+            cell.stop(None);
+        }
+        if let Err(error) = self.start(myself, Child::Worker(index)).await {
+            let _ = self.arguments.failed.send(format!("worker {index} cannot be replaced: {error}"));
+        }
     }
 
     /// In order: who asks for partitions, who owns them, who runs jobs. A parent that stops kills its children, so they

@@ -5,15 +5,22 @@
 //!   asleep ──Wake──▶ pulling ──(no run, or no slot)──▶ asleep
 //! ```
 //!
-//! A panic in a handler costs that job's attempt, never a slot or a worker.
+//! A panic in a handler costs that job's attempt, never a slot or a worker. A handler that holds its thread is given up
+//! ([`watch`]) and its worker replaced; the worker that it holds ends with it.
 
+pub(crate) mod alone;
 pub(crate) mod execution;
+pub(crate) mod panics;
 pub(crate) mod run_queue;
+pub(crate) mod stealable;
+pub(crate) mod watch;
+pub(crate) mod watched;
 
 use execution::Executor;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use run_queue::RunQueue;
 use std::sync::Arc;
+use watched::Watched;
 
 /// There may be runs to pull.
 #[derive(Debug)]
@@ -25,6 +32,7 @@ pub(crate) struct State {
     index: usize,
     queue: Arc<RunQueue>,
     executor: Arc<Executor>,
+    watched: Arc<Watched>,
 }
 
 /// Runs before the worker lets other tasks of its thread have their turn.
@@ -40,15 +48,17 @@ impl Actor for Worker {
         myself: ActorRef<Wake>,
         (index, queue, executor): Self::Arguments,
     ) -> Result<State, ActorProcessingErr> {
-        queue.register(index, myself);
-        Ok(State { index, queue, executor })
+        let watched = queue.register(index, myself);
+        Ok(State { index, queue, executor, watched })
     }
 
     async fn handle(&self, _: ActorRef<Wake>, _: Wake, state: &mut State) -> Result<(), ActorProcessingErr> {
         loop {
             let mut runs = 0;
             while let Some((partition, run)) = state.queue.pull() {
-                state.executor.run(partition, run).await;
+                if !state.executor.run(&state.watched, partition, run).await {
+                    return Ok(());
+                }
                 runs += 1;
                 if runs % RUNS_PER_TURN == 0 {
                     tokio::task::yield_now().await;

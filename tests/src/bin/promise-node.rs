@@ -41,6 +41,11 @@ struct Arguments {
     backoff_ms: u64,
     #[arg(long, default_value_t = 10)]
     max_attempts: u32,
+    /// Threads of the runtime.
+    #[arg(long, default_value_t = 2)]
+    threads: usize,
+    #[arg(long, default_value_t = 30_000)]
+    blocked_ms: u64,
     #[arg(long)]
     history: PathBuf,
     #[arg(long)]
@@ -75,7 +80,7 @@ async fn scripted(
         .history
         .start(&job, &recorder.incarnation, context.attempt())
         .map_err(HandlerError::permanent)?;
-    if script.block_ms > 0 {
+    if script.block_ms > 0 && !(script.recovered_free && context.recovered()) {
         // not a wait: a handler that hogs its thread
         std::thread::sleep(Duration::from_millis(script.block_ms));
     }
@@ -171,9 +176,10 @@ fn main() -> ExitCode {
 
 /// As every program with a node does it: signals and the drain on a runtime of their own, which no handler can block.
 fn leave() -> Result<usize, Box<dyn Error>> {
-    let handlers = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let arguments = Arguments::parse();
+    let handlers = Builder::new_multi_thread().worker_threads(arguments.threads).enable_all().build()?;
     let control = Builder::new_current_thread().enable_all().build()?;
-    let left = control.block_on(run(&handlers, Arguments::parse()));
+    let left = control.block_on(run(&handlers, arguments));
     handlers.shutdown_background();
     left
 }
@@ -198,6 +204,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
     let mut config =
         NodeConfig::new(&arguments.name, redis, queues).with_lease(Duration::from_millis(arguments.lease_ms));
     config.slots = arguments.slots;
+    config.blocked_after = Duration::from_millis(arguments.blocked_ms);
     config.drain_window = Duration::from_millis(arguments.window_ms);
     config.drain_grace = Duration::from_millis(arguments.grace_ms);
     config.handover_wait = Duration::from_millis(arguments.handover_ms);

@@ -3,6 +3,7 @@
 use super::Finding;
 use crate::output::age;
 use gristmill_broker::doctor::MemberView;
+use gristmill_broker::hung::HungRun;
 use gristmill_broker::inspect::PartitionView;
 use gristmill_job::{QueueName, UnixMillis};
 use std::time::Duration;
@@ -19,6 +20,8 @@ pub(super) struct Facts {
     pub(super) groups: Vec<bool>,
     pub(super) views: Vec<PartitionView>,
     pub(super) members: Vec<MemberView>,
+    /// Runs that hold their threads, also of nodes that have died since.
+    pub(super) hung: Vec<HungRun>,
     /// The Redis clock when the members were read.
     pub(super) now: UnixMillis,
 }
@@ -26,6 +29,7 @@ pub(super) struct Facts {
 pub(super) fn judge(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![groups(queue, facts), leases(queue, facts)];
     findings.extend(members(queue, facts));
+    findings.extend(hung(queue, facts));
     findings.extend(backlog(queue, facts));
     findings.extend(outbox(queue, facts));
     findings.extend(dead(queue, facts));
@@ -131,6 +135,30 @@ fn members(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
     findings
 }
 
+/// One finding each: a person looks for the job, and restarts the node.
+fn hung(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
+    let lives = |run: &&HungRun| {
+        let its = |member: &&MemberView| member.incarnation == run.incarnation;
+        facts.members.iter().find(its).is_some_and(|member| member.expires > facts.now)
+    };
+    let finding = |run: &HungRun| {
+        let HungRun { incarnation, partition, place, kind, job, since } = run;
+        let held = age(since.age_at(facts.now));
+        Finding::bad(
+            check(queue, "hung run"),
+            format!(
+                "a handler of kind {kind} has held a thread of {incarnation} for {held} and cannot be stopped: job {job}, \
+                 partition {partition}, place {place}"
+            ),
+            format!(
+                "restart the node {incarnation}; its slot is replaced, and its result will be refused. Move what blocks into \
+                 `tokio::task::spawn_blocking`, or give it an await"
+            ),
+        )
+    };
+    facts.hung.iter().filter(lives).map(finding).collect()
+}
+
 fn backlog(queue: &QueueName, facts: &Facts) -> Option<Finding> {
     let oldest = facts.views.iter().filter_map(|view| Some(view.oldest?.age_at(view.now))).max()?;
     let ready: u64 = facts.views.iter().map(|view| view.ready).sum();
@@ -177,6 +205,7 @@ mod tests {
     use super::super::Severity::{self, Bad, Ok, Warn};
     use super::*;
     use gristmill_broker::Incarnation;
+    use gristmill_job::{JobId, Place};
 
     const NOW: UnixMillis = UnixMillis(10_000_000);
 
@@ -199,6 +228,7 @@ mod tests {
             groups: vec![true; 2],
             views: vec![view("n~1", NOW.0 + 1); 2],
             members: vec![member(NOW.0 + 1)],
+            hung: Vec::new(),
             now: NOW,
         }
     }
@@ -252,6 +282,28 @@ mod tests {
         assert_eq!(judged(&facts, "outbox").0, Warn);
         facts.views[1].dead = 1;
         assert_eq!(judged(&facts, "dead letters").0, Warn);
+    }
+
+    #[test]
+    fn a_hung_run_is_named_with_what_to_do_unless_its_node_is_gone() {
+        let run = |incarnation: &str| HungRun {
+            incarnation: Incarnation::from_stored(incarnation),
+            partition: 3,
+            place: Place { ms: 7, seq: 1 },
+            kind: "price.changed".into(),
+            job: JobId::from_stored(b"job-1".as_slice().into()),
+            since: UnixMillis(NOW.0 - 90_000),
+        };
+        let facts = Facts { hung: vec![run("n~1"), run("gone~2")], ..healthy() };
+        let queue = QueueName::new("q").unwrap();
+        let found: Vec<Finding> =
+            judge(&queue, &facts).into_iter().filter(|finding| finding.check == "q: hung run").collect();
+        let [finding] = found.as_slice() else { panic!("{found:?}") };
+        assert_eq!(finding.severity, Bad);
+        for word in ["n~1", "price.changed", "job-1", "partition 3", "1m 30s"] {
+            assert!(finding.found.contains(word), "{word}: {}", finding.found);
+        }
+        assert!(finding.mend.as_ref().unwrap().contains("restart the node n~1"));
     }
 
     #[test]

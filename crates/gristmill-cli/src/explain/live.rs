@@ -3,6 +3,7 @@
 use crate::exit::Failure;
 use crate::kinds::Served;
 use gristmill_broker::dead::DeadFound;
+use gristmill_broker::hung::HungRun;
 use gristmill_broker::locate::JobView;
 use gristmill_broker::survey::Sought;
 use gristmill_broker::waiting::HeldKey;
@@ -42,6 +43,8 @@ pub(super) struct Around {
     pub(super) of_partition: Counted,
     /// The first job of its key, where that is another.
     pub(super) first: Option<JobView>,
+    /// A run of it that holds a thread of a living node, and was given up there.
+    pub(super) hung: Option<HungRun>,
     /// Whether a living node serves its kind; `None` where that is not known.
     pub(super) served: Option<bool>,
 }
@@ -82,10 +85,12 @@ impl Around {
         };
         let envelope = Envelope::decode(&job.envelope, usize::MAX).ok();
         let kind = envelope.as_ref().map(|envelope| envelope.kind.to_owned());
-        let served = match &kind {
-            Some(kind) => Served::look(connection, queue).await?.serves(kind),
-            None => None,
-        };
+        let nodes = Served::look(connection, queue).await?;
+        let served = kind.as_ref().and_then(|kind| nodes.serves(kind));
+        let hung = connection.hung(&queue.name).await?.into_iter().find(|run| {
+            let living = nodes.nodes.iter().any(|node| node == run.incarnation.as_str());
+            living && (run.partition, run.place) == (partition, job.place)
+        });
         let at_least = seen.cut_short;
         Ok(Self {
             queue: queue.clone(),
@@ -96,6 +101,7 @@ impl Around {
             of_key: Counted { jobs: of_key, at_least },
             of_partition: Counted { jobs: of_partition, at_least },
             first,
+            hung,
             served,
             job: job.clone(),
         })

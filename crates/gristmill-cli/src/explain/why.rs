@@ -17,6 +17,14 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
     reasons.extend(held(around));
     reasons.extend(behind(around));
     reasons.extend(reason::of_line(&job.line, kind.as_deref(), job.now));
+    if let Some(run) = &around.hung {
+        let (node, since) = (&run.incarnation, when(run.since, job.now));
+        let text = format!(
+            "a run of it that began before holds a thread of {node} ({since}) and cannot be stopped; it was given up there, \
+             and its result will be refused"
+        );
+        reasons.push(Reason::new("hung", text));
+    }
     if around.served == Some(false) {
         let kind = kind.as_deref().unwrap_or_default();
         reasons.push(Reason::new(

@@ -1,15 +1,23 @@
 //! Every key known and every value of its type. What is known, and of which type, is read from the built-in defaults.
 
 use super::layers::{self, BUILT_IN, PREFIX, SEPARATOR};
-use super::{Fault, SettingsError};
+use super::{Fault, SettingsError, queue};
 use config::{Config, Source, Value, ValueKind};
 use std::collections::BTreeMap;
 
 /// Keys whose values are never shown.
 pub(super) const SECRET: &[&str] = &["redis.url"];
 
-/// Complains about everything at once; else tells where each value came from.
-pub(super) fn check(merged: &Config) -> Result<BTreeMap<String, String>, SettingsError> {
+/// What is known of settings that are well.
+pub(super) struct Checked {
+    /// Where each value came from, by its key.
+    pub(super) origins: BTreeMap<String, String>,
+    /// What is said for one queue alone, by its key.
+    pub(super) of_queues: BTreeMap<String, ValueKind>,
+}
+
+/// Complains about everything at once.
+pub(super) fn check(merged: &Config) -> Result<Checked, SettingsError> {
     let read = |config: &Config| {
         config.collect().map_err(|error| SettingsError::from(Fault::Layer(format!("the settings: {error}"))))
     };
@@ -21,14 +29,18 @@ pub(super) fn check(merged: &Config) -> Result<BTreeMap<String, String>, Setting
     flatten("", read(merged)?, &mut given);
 
     let mut faults = Vec::new();
-    let mut origins = BTreeMap::new();
+    let (mut origins, mut of_queues) = (BTreeMap::new(), BTreeMap::new());
     for (key, value) in given {
         let origin = spelled(&key, value.origin());
-        match known.get(&key) {
+        let general = queue::general(&key).filter(|_| !known.contains_key(&key));
+        match known.get(general.as_ref().unwrap_or(&key)) {
             Some(default) => {
                 if let Err((expected, got)) = fits(&key, &default.kind, &value.kind) {
                     faults.push(Fault::WrongValue { key, expected, got, origin });
                 } else {
+                    if general.is_some() {
+                        of_queues.insert(key.clone(), value.kind);
+                    }
                     origins.insert(key, origin);
                 }
             }
@@ -43,7 +55,7 @@ pub(super) fn check(merged: &Config) -> Result<BTreeMap<String, String>, Setting
             }
         }
     }
-    if faults.is_empty() { Ok(origins) } else { Err(SettingsError { faults }) }
+    if faults.is_empty() { Ok(Checked { origins, of_queues }) } else { Err(SettingsError { faults }) }
 }
 
 /// Leaves by their full key. An empty section has none.
@@ -96,7 +108,7 @@ fn fits(key: &str, default: &ValueKind, value: &ValueKind) -> Result<(), (String
     }
 }
 
-fn whole(value: &ValueKind) -> Option<u64> {
+pub(super) fn whole(value: &ValueKind) -> Option<u64> {
     match value {
         ValueKind::I64(number) => u64::try_from(*number).ok(),
         ValueKind::U64(number) => Some(*number),

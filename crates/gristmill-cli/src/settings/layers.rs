@@ -69,7 +69,9 @@ impl Layers {
         }
         builder = builder.add_source(self.environment());
         for Override { key, value, origin } in &self.overrides {
-            if key.is_empty() || !key.bytes().all(|b| b.is_ascii_lowercase() || matches!(b, b'_' | b'.')) {
+            let legal =
+                |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-' | b'.');
+            if key.is_empty() || !key.bytes().all(legal) {
                 return Err(Fault::Layer(format!(
                     "{origin}: expected SECTION.KEY=VALUE, got the key {key:?}"
                 )));

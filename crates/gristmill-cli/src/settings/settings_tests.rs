@@ -124,6 +124,29 @@ fn a_list_from_the_environment_is_split_on_commas() {
 }
 
 #[test]
+fn a_queue_may_differ_from_the_others() {
+    let folder = Folder::new("queues");
+    let file = folder.file(
+        "a.toml",
+        "queues = [\"a\", \"b.2\"]\n[queue]\ncrash_budget = 5\n[queue.\"b.2\"]\nafter_dead_letter = \"hold\"\n",
+    );
+    let set = [("queue.b.2.dead_max_age_ms", "60000"), ("retry.budget_percent", "50")];
+    let settings = load(Some(&file), &[("GRISTMILL__QUEUE__A__CRASH_BUDGET", "7")], &set).unwrap();
+    let queues = settings.queues().unwrap();
+    let said = |at: usize| {
+        let queue: &QueueConfig = &queues[at];
+        (queue.after_dead_letter.as_str(), queue.crash_budget, queue.dead_max_age, queue.retry_budget.share)
+    };
+    assert_eq!(said(0), ("continue", 7, None, 0.5));
+    assert_eq!(said(1), ("hold", 5, Some(Duration::from_secs(60)), 0.5));
+    let entries = settings.entries();
+    let entry = entries.iter().find(|entry| entry.key == "queue.b.2.after_dead_letter").unwrap();
+    assert!(entry.value == "hold" && entry.origin.ends_with("a.toml"), "{entry:?}");
+    let error = load(None, &[], &[("queue.a.crash_budged", "1")]).unwrap_err();
+    assert!(error.starts_with("queue.a.crash_budged: there is no such setting"), "{error}");
+}
+
+#[test]
 fn unknown_keys_are_refused_by_name_with_the_nearest_known_one() {
     let cases = [
         (
@@ -209,6 +232,16 @@ fn a_wrong_value_says_key_expectation_what_came_and_from_where() {
         ),
         ("GRISTMILL__QUEUES", "a,a", "queues: expected each queue once, got \"a\" twice"),
         (
+            "GRISTMILL__QUEUE__A__CRASH_BUDGET",
+            "no",
+            "queue.a.crash_budget: expected a whole number, got \"no\"",
+        ),
+        (
+            "GRISTMILL__NODE__BLOCKED_AFTER_MS",
+            "-",
+            "node.blocked_after_ms: expected a whole number of millisec",
+        ),
+        (
             "GRISTMILL__RETRY__CAP_MS",
             "10",
             "retry.cap_ms: expected at least retry.base_ms (1000) and retry.floor_ms (100), got 10 ms",
@@ -234,6 +267,17 @@ fn values_that_do_not_go_together_are_named_with_the_relation() {
         ),
         ("GRISTMILL__RETRY__MAX_ATTEMPTS", "0", "retry.max_attempts: expected 1 or more, got 0"),
         ("GRISTMILL__WINDOW__BYTES", "1024", "window.bytes: expected at least job.max_bytes"),
+        ("GRISTMILL__NODE__BLOCKED_AFTER_MS", "10", "node.blocked_after_ms: expected 1000 ms or more"),
+        ("GRISTMILL__RETRY__BUDGET_PER_SECOND", "0", "retry.budget_per_second: expected 1 or more"),
+        ("GRISTMILL__QUEUE__CRASH_BUDGET", "0", "queue.crash_budget: expected 1 or more, got 0"),
+        ("GRISTMILL__QUEUE__Q__CRASH_BUDGET", "0", "queue.q.crash_budget: expected 1 or more, got 0"),
+        ("GRISTMILL__QUEUE__DEAD_MAX_AGE_MS", "5", "queue.dead_max_age_ms: expected 1000 ms or more, or 0"),
+        ("GRISTMILL__QUEUE__AFTER_DEAD_LETTER", "stop", "queue.after_dead_letter: expected continue or hold"),
+        (
+            "GRISTMILL__QUEUE__Q__AFTER_DEAD_LETTER",
+            "x",
+            "queue.q.after_dead_letter: expected continue or hold",
+        ),
     ];
     for (name, value, expected) in cases {
         let error = complaint(&[queue, (name, value)]);

@@ -25,8 +25,9 @@ impl Settings {
     /// Every setting in the order of the built-in file, secrets left out.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
-        let Self { redis, node, queues, lease, drain, handover, window, job, seen, retry, log, origins: _ } =
-            self;
+        let Self {
+            redis, node, queues, lease, drain, handover, window, job, seen, retry, queue, log, ..
+        } = self;
         let entries = [
             ("queues", json!(queues)),
             ("redis.url", json!(RedisConfig::new(redis.url.clone()).redacted_url())),
@@ -37,6 +38,7 @@ impl Settings {
             ("redis.response_timeout_ms", json!(redis.response_timeout_ms)),
             ("node.name", json!(node.name)),
             ("node.slots", json!(node.slots)),
+            ("node.blocked_after_ms", json!(node.blocked_after_ms)),
             ("lease.ttl_ms", json!(lease.ttl_ms)),
             ("lease.renewal_ms", json!(lease.renewal_ms)),
             ("lease.margin_ms", json!(lease.margin_ms)),
@@ -51,13 +53,21 @@ impl Settings {
             ("retry.cap_ms", json!(retry.cap_ms)),
             ("retry.floor_ms", json!(retry.floor_ms)),
             ("retry.max_attempts", json!(retry.max_attempts)),
+            ("retry.budget_percent", json!(retry.budget_percent)),
+            ("retry.budget_per_second", json!(retry.budget_per_second)),
+            ("queue.after_dead_letter", json!(queue.after_dead_letter)),
+            ("queue.crash_budget", json!(queue.crash_budget)),
+            ("queue.unknown_kind_wait_ms", json!(queue.unknown_kind_wait_ms)),
+            ("queue.dead_max_age_ms", json!(queue.dead_max_age_ms)),
             ("log.level", json!(log.level)),
             ("log.format", json!(log.format)),
         ];
         debug_assert!(check::SECRET.iter().all(|secret| entries.iter().any(|(key, _)| key == secret)));
         entries
             .into_iter()
-            .map(|(key, value)| Entry { key: key.into(), value, origin: self.origin(key) })
+            .map(|(key, value)| (key.to_owned(), value))
+            .chain(self.queue_entries())
+            .map(|(key, value)| Entry { origin: self.origin(&key), key, value })
             .collect()
     }
 }

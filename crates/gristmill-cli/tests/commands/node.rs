@@ -1,6 +1,7 @@
 //! A node's start, its signals and its exit codes.
 
 use crate::fixture::{Fixture, SOON, out};
+use gristmill_testkit::eventually;
 use gristmill_testkit::process::{Output, Process};
 use gristmill_testkit::server::{Appendonly, ServerOptions};
 use std::time::{Duration, Instant};
@@ -20,9 +21,9 @@ fn wait_said(node: &Process, what: &str, times: usize) {
 }
 
 #[test]
-fn handlers_that_block_every_thread_do_not_delay_the_exit() {
+fn handlers_that_block_every_worker_do_not_delay_the_exit() {
     let fixture = Fixture::new();
-    // One more than there are threads.
+    // One more than there are workers.
     let threads = std::thread::available_parallelism().map_or(2, usize::from);
     let keys: Vec<String> = (0..=threads).map(|n| format!("k{n}")).collect();
     fixture.enqueue("block", &keys.iter().map(String::as_str).collect::<Vec<_>>());
@@ -123,4 +124,45 @@ fn the_log_is_json_where_that_was_asked_for() {
     );
     node.signal(gristmill_testkit::process::Signal::SIGINT).unwrap();
     assert_eq!(node.wait(SOON).unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_handler_that_holds_its_thread_is_named_by_doctor_until_its_node_is_gone() {
+    let fixture = Fixture::new();
+    fixture.enqueue("block", &["a"]);
+    let node = fixture.stubborn_node(
+        "--set node.blocked_after_ms=1000 --set retry.max_attempts=1 --set drain.window_ms=500 --set drain.grace_ms=2000",
+    );
+    wait_said(&node, "blocking", 1);
+    let finding = eventually(SOON, "doctor names it", || {
+        let said = fixture.run("doctor --json").json();
+        let findings = said["findings"].as_array().unwrap().clone();
+        findings.into_iter().find(|finding| finding["check"] == "q: hung run")
+    });
+    let found = finding["found"].as_str().unwrap();
+    for word in ["a handler of kind block has held a thread of ", "job block-a", "cannot be stopped"] {
+        assert!(found.contains(word), "{word}: {found}");
+    }
+    assert!(finding["mend"].as_str().unwrap().starts_with("restart the node "), "{finding}");
+    assert_eq!(fixture.run("doctor").code, 1, "a hung run is bad");
+    // A node that died names nothing any more.
+    drop(node);
+    eventually(SOON, "doctor forgets it", || (!fixture.run("doctor").out.contains("hung run")).then_some(()));
+}
+
+#[test]
+fn more_hung_handlers_than_spare_threads_end_the_program_with_what_to_do() {
+    let fixture = Fixture::new();
+    let keys: Vec<String> = (0..12).map(|n| format!("k{n}")).collect();
+    fixture.enqueue("block", &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let settings = "--set node.blocked_after_ms=1000 --set drain.window_ms=500 --set drain.grace_ms=2000";
+    let mut node = fixture.stubborn_node(settings);
+    let status = node.wait(SOON).unwrap();
+    assert_eq!(status.code(), Some(1), "{}", node.stderr_tail());
+    let lines: Vec<String> = node.lines().into_iter().map(|line| line.text).collect();
+    let error = lines.iter().find(|line| line.starts_with("gristmill: the node gives up: ")).unwrap();
+    // The spare threads, or all of them: whichever is seen first.
+    assert!(error.contains("handlers hold") && error.to_lowercase().contains("restart the node"), "{error}");
+    let said = out(&node);
+    assert!(said.len() == 1 && !said[0].contains("abandoned=0"), "{said:?}");
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::heartbeat::Rhythm;
 use crate::lease_manager;
+use crate::worker::alone::ALONE_WAIT;
 use gristmill_broker::{Broker, RedisConfig};
 use gristmill_job::{QueueName, RetryPolicy};
 use tokio::sync::mpsc;
@@ -61,6 +62,9 @@ impl Stage {
             renewal: Duration::from_secs(1),
             margin: Duration::from_millis(1500),
         };
+        let runs = Arc::new(RunQueue::new(1, 1));
+        let definition = QueueDefinition::new(name.clone(), 1);
+        let shared = Arc::new(Shared::new(name, 0, definition.partition(0)));
         let around = Surroundings {
             incarnation,
             broker: Broker::over(link.clone()),
@@ -68,14 +72,13 @@ impl Stage {
             lines: Vec::new(),
             heartbeat: Arc::new(Heartbeat::new(rhythm, counters.clone())),
             doorbell: Arc::default(),
-            runs: Arc::new(RunQueue::new(1, 1)),
+            alone: Arc::new(Alone::new(runs.clone(), vec![shared.clone()], ALONE_WAIT)),
+            runs,
             counters,
             lease_ttl: Duration::from_secs(5),
             seen_window: Duration::from_secs(60),
             manager: Mutex::default(),
         };
-        let definition = QueueDefinition::new(name.clone(), 1);
-        let shared = Arc::new(Shared::new(name, 0, definition.partition(0)));
         Self { around: Arc::new(around), shared, definition }
     }
 

@@ -3,6 +3,8 @@
 use crate::partition::Message;
 use crate::partition::tenure::{Ended, Run};
 use crate::worker::run_queue::lock;
+use crate::worker::stealable;
+use crate::worker::watched::Watched;
 use gristmill_broker::{Epoch, PartitionKeys};
 use gristmill_handler::Cancellation;
 use gristmill_job::{Place, QueueName, UnixMillis};
@@ -17,6 +19,9 @@ use tokio::task::AbortHandle;
 struct Running {
     cancellation: Cancellation,
     abort: Option<AbortHandle>,
+    watched: Arc<Watched>,
+    /// Its kind may not simply be repeated, so that it is stopped only where nothing else helps.
+    spared: bool,
 }
 
 pub(crate) struct Shared {
@@ -41,7 +46,7 @@ pub(crate) struct Shared {
 }
 
 /// Microseconds of this process's monotonic clock.
-fn micros(instant: Instant) -> u64 {
+pub(crate) fn micros(instant: Instant) -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     let origin = *ORIGIN.get_or_init(Instant::now);
     // An instant before the origin is as good as the origin.
@@ -76,12 +81,18 @@ impl Shared {
         if let Some(actor) = &*lock(&self.actor) {
             // An actor that is gone is started again and rebuilds everything from Redis.
             let _ = actor.cast(message);
+            stealable::woke();
         }
     }
 
     /// Opens the gate for runs of this epoch, or closes it.
     pub(crate) fn open_gate(&self, epoch: Option<Epoch>) {
         self.gate.store(epoch.map_or(0, |epoch| epoch.0), Ordering::SeqCst);
+    }
+
+    /// Whether runs of any epoch may start.
+    pub(crate) fn is_served(&self) -> bool {
+        self.gate.load(Ordering::SeqCst) != 0
     }
 
     /// Trusts the lease until then.
@@ -124,9 +135,17 @@ impl Shared {
         std::mem::take(&mut *lock(&self.ended))
     }
 
-    /// A run goes on as a task.
-    pub(crate) fn running(&self, place: Place, epoch: Epoch, cancellation: Cancellation) {
-        lock(&self.running).insert((place, epoch), Running { cancellation, abort: None });
+    /// A run goes on as a task; `spared` if its kind may not simply be repeated.
+    pub(crate) fn running(
+        &self,
+        place: Place,
+        epoch: Epoch,
+        cancellation: Cancellation,
+        watched: Arc<Watched>,
+        spared: bool,
+    ) {
+        let running = Running { cancellation, abort: None, watched, spared };
+        lock(&self.running).insert((place, epoch), running);
     }
 
     /// The task of that run, unless it has ended already.
@@ -139,6 +158,11 @@ impl Shared {
     /// A run that went on as a task has ended.
     pub(crate) fn finished(&self, place: Place, epoch: Epoch) {
         lock(&self.running).remove(&(place, epoch));
+    }
+
+    /// The runs that went on as tasks, as the watchdog sees them.
+    pub(crate) fn watched(&self) -> Vec<Arc<Watched>> {
+        lock(&self.running).values().map(|running| running.watched.clone()).collect()
     }
 
     pub(crate) fn began_one(&self) {
@@ -163,9 +187,23 @@ impl Shared {
 
     /// Stops every run at its next await.
     pub(crate) fn hard_stop(&self) {
+        self.stop_where(|_| true);
+    }
+
+    /// Stops every run at its next await whose kind may be repeated.
+    pub(crate) fn stop_repeatable(&self) {
+        self.stop_where(|running| !running.spared);
+    }
+
+    fn stop_where(&self, stopped: impl Fn(&Running) -> bool) {
         // Not under the lock: an aborted task may be dropped here and now, and its guard takes the lock.
-        let stops: Vec<(Cancellation, Option<AbortHandle>)> =
-            lock(&self.running).values().map(|r| (r.cancellation.clone(), r.abort.clone())).collect();
+        let running = lock(&self.running);
+        let stops: Vec<(Cancellation, Option<AbortHandle>)> = running
+            .values()
+            .filter(|r| stopped(r))
+            .map(|r| (r.cancellation.clone(), r.abort.clone()))
+            .collect();
+        drop(running);
         for (cancellation, abort) in stops {
             cancellation.hard();
             if let Some(abort) = abort {

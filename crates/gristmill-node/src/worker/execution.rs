@@ -3,11 +3,11 @@
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::run_queue::RunQueue;
+use crate::worker::stealable;
+use crate::worker::watched::{Going, Hold, Live, Polled, Watched};
 use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Stage, Started};
 use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
-use std::any::Any;
 use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,37 +19,55 @@ pub(crate) struct Executor {
     max_envelope_bytes: usize,
 }
 
-/// Holds a slot and the promise that the partition hears how the run ended, also if it is stopped or its task is dropped.
+/// How a run ended, as far as its worker knows.
+enum How {
+    Answered(Answer),
+    Stopped,
+}
+
+/// The promise that the partition hears how the run ended and that its slot is given back, also if it is stopped or its task
+/// is dropped. What was given up has its slot back already, and its partition hears no more than that it has ended.
 struct Guard {
     queue: Arc<RunQueue>,
-    partition: Arc<Shared>,
-    run: Option<Run>,
-    begun: bool,
+    watched: Arc<Watched>,
     registered: bool,
 }
 
 impl Guard {
-    fn end(mut self, ran: Ran) {
-        self.tell(ran);
+    fn end(self, answer: Answer) {
+        self.tell(How::Answered(answer));
     }
 
-    fn tell(&mut self, ran: Ran) {
-        let Some(run) = self.run.take() else { return };
-        if self.registered {
-            self.partition.finished(run.entry.place, run.epoch);
-        }
-        if self.begun {
-            self.partition.ended_one();
-        }
+    fn tell(&self, how: How) {
+        let (partition, run, ran) = match self.watched.finish() {
+            Hold::Nothing => return,
+            Hold::Alive(Live { partition, run, facts, .. }) => match how {
+                How::Answered(answer) => (partition, run, Some(Ran::Answered(answer, facts))),
+                How::Stopped => (partition, run, Some(Ran::Stopped)),
+            },
+            Hold::GivenUp(partition, run) => (partition, run, None),
+        };
         let Run { epoch, lane, entry, turn, .. } = run;
-        self.partition.tell(Ended { epoch, lane, entry, turn, ran });
-        self.queue.free_slot();
+        if self.registered {
+            partition.finished(entry.place, epoch);
+        }
+        partition.ended_one();
+        let given_up = ran.is_none();
+        if given_up {
+            tracing::warn!(queue = partition.queue.as_str(), partition = partition.partition, place = %entry.place,
+                "a run that was given up has ended; its result is refused");
+            self.queue.came_back(&partition, entry.place, epoch);
+        }
+        partition.tell(Ended { epoch, lane, entry, turn, ran: ran.unwrap_or(Ran::Stopped) });
+        if !given_up {
+            self.queue.free_slot();
+        }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.tell(Ran::Stopped);
+        self.tell(How::Stopped);
     }
 }
 
@@ -58,18 +76,15 @@ impl Executor {
         Self { registry, queue, max_envelope_bytes }
     }
 
-    /// Runs until the first await that does not go on at once; the rest goes on in a task.
-    pub(crate) async fn run(&self, partition: Arc<Shared>, run: Run) {
-        let mut guard =
-            Guard { queue: self.queue.clone(), partition, run: None, begun: false, registered: false };
-        let partition = guard.partition.clone();
+    /// Runs until the first await that does not go on at once; the rest goes on in a task. False if the worker has been
+    /// replaced meanwhile.
+    #[must_use]
+    pub(crate) async fn run(&self, watched: &Arc<Watched>, partition: Arc<Shared>, run: Run) -> bool {
         let started_at = Instant::now();
         if !partition.may_start(run.epoch, started_at) {
-            guard.run = Some(run);
-            return guard.end(Ran::NotStarted);
+            self.not_run(&partition, run, Ran::NotStarted);
+            return true;
         }
-        partition.began_one();
-        guard.begun = true;
         let cancellation = Cancellation::new();
         let started = match run.entry.key.as_bytes() {
             [] => Started::Refused {
@@ -81,30 +96,51 @@ impl Executor {
                 self.registry.start(delivery(&run, &partition.queue, &cancellation), self.max_envelope_bytes)
             }
         };
-        let place = run.entry.place;
-        let epoch = run.epoch;
-        guard.run = Some(run);
         let (mut future, facts) = match started {
             Started::Run { future, facts } => (future, facts),
             Started::Refused { reason, error, facts } => {
-                return guard.end(Ran::Refused(reason, error, facts));
+                self.not_run(&partition, run, Ran::Refused(reason, error, facts));
+                return true;
             }
         };
-        match poll_fn(|cx| Poll::Ready(poll_caught(&mut future, cx))).await {
-            Poll::Ready(answer) => guard.end(Ran::Answered(answer, facts)),
-            Poll::Pending => {
+        partition.began_one();
+        watched.begin(Live { partition, run, facts, started_at });
+        let mut guard = Guard { queue: self.queue.clone(), watched: watched.clone(), registered: false };
+        // From here on the thread may be held.
+        stealable::make();
+        match poll_fn(|cx| Poll::Ready(watched.poll(&mut future, cx, started_at))).await {
+            Polled::Answered(answer) => guard.end(answer),
+            Polled::TooLate => {}
+            Polled::Pending => {
+                let own = watched.split();
+                guard.watched = own.clone();
                 guard.registered = true;
-                partition.running(place, epoch, cancellation.clone());
-                let task = tokio::spawn(async move {
-                    let limits = facts.options.as_ref().map_or((None, None), |options| options.limits());
-                    let (answer, over) = within(limits, &cancellation, started_at, &mut future).await;
-                    let cut_short = !over && cancellation.stage() > Stage::Running && may_pass(&answer);
-                    guard.end(if cut_short { Ran::Stopped } else { Ran::Answered(answer, facts) });
-                });
-                partition.stoppable(place, epoch, task.abort_handle());
+                spawn(own, guard, future, cancellation);
             }
         }
+        !watched.is_replaced()
     }
+
+    fn not_run(&self, partition: &Shared, run: Run, ran: Ran) {
+        let Run { epoch, lane, entry, turn, .. } = run;
+        partition.tell(Ended { epoch, lane, entry, turn, ran });
+        self.queue.free_slot();
+    }
+}
+
+/// The rest of a run, as a task.
+fn spawn(watched: Arc<Watched>, guard: Guard, mut future: RunFuture, cancellation: Cancellation) {
+    let Some(Going { partition, place, epoch, limits, started_at }) = watched.going() else { return };
+    partition.running(place, epoch, cancellation.clone(), watched.clone(), false);
+    let task = tokio::spawn(async move {
+        let (answer, over) = within(limits, &cancellation, started_at, &watched, &mut future).await;
+        let cut_short = !over && cancellation.stage() > Stage::Running && may_pass(&answer);
+        if !cut_short {
+            guard.end(answer);
+        }
+    });
+    stealable::woke();
+    partition.stoppable(place, epoch, task.abort_handle());
 }
 
 /// Runs to its answer, or to its limits. True if a limit was reached: what it then answers is its own.
@@ -112,9 +148,15 @@ async fn within(
     (soft, hard): (Option<Duration>, Option<Duration>),
     cancellation: &Cancellation,
     started_at: Instant,
+    watched: &Watched,
     future: &mut RunFuture,
 ) -> (Answer, bool) {
-    let mut run = pin!(poll_fn(|cx| poll_caught(future, cx)));
+    let mut run = pin!(poll_fn(|cx| match watched.poll(future, cx, Instant::now()) {
+        Polled::Answered(answer) => Poll::Ready(answer),
+        Polled::Pending => Poll::Pending,
+        // Refused by whoever ends it.
+        Polled::TooLate => Poll::Ready(Answer::Discarded("given up".into())),
+    }));
     let far = started_at + FAR;
     let hard_at = hard.map_or(far, |limit| started_at + limit);
     let mut over = false;
@@ -159,17 +201,4 @@ fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delive
         cancellation: cancellation.clone(),
         queue: queue.clone(),
     }
-}
-
-/// Polls once; a panic is an answer.
-fn poll_caught(future: &mut RunFuture, cx: &mut std::task::Context<'_>) -> Poll<Answer> {
-    catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))).unwrap_or_else(|panic| {
-        Poll::Ready(Answer::Failed(Failure::new(ErrorClass::Panic, vec![words(&*panic)])))
-    })
-}
-
-fn words(panic: &(dyn Any + Send)) -> String {
-    let said =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    format!("the handler panicked: {}", said.unwrap_or("without words"))
 }

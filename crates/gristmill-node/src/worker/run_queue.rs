@@ -1,8 +1,14 @@
 //! Runs that wait for a worker, per partition, and the slots that bound how many handlers run at a time.
+//!
+//! While the process is closed for a lone run ([`Alone`](super::alone::Alone)), workers get nothing but that one.
 
 use crate::partition::shared::Shared;
-use crate::partition::tenure::Run;
+use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::Wake;
+use crate::worker::stealable;
+use crate::worker::watched::Watched;
+use gristmill_broker::Epoch;
+use gristmill_job::{JobId, Place, QueueName, UnixMillis};
 use ractor::ActorRef;
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -17,32 +23,54 @@ const BURST: usize = 128;
 struct Seat {
     awake: AtomicBool,
     worker: Mutex<Option<ActorRef<Wake>>>,
+    watched: Mutex<Arc<Watched>>,
 }
 
 #[derive(Default)]
 struct Line {
     partitions: VecDeque<Arc<Shared>>,
     burst: usize,
+    /// Whose lone run may start.
+    lent_to: Option<Arc<Shared>>,
+    lone: Option<Run>,
+}
+
+/// A run that holds its thread and was given up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hung {
+    pub(crate) queue: QueueName,
+    pub(crate) partition: u16,
+    pub(crate) place: Place,
+    pub(crate) epoch: Epoch,
+    pub(crate) kind: String,
+    pub(crate) job: JobId,
+    /// Since when it holds its thread, on the Redis clock.
+    pub(crate) since: UnixMillis,
 }
 
 pub(crate) struct RunQueue {
     line: Mutex<Line>,
+    /// Nothing starts but the lone run of whom it is lent to.
+    closed: AtomicBool,
     waiting: AtomicUsize,
     slots: usize,
     free_slots: AtomicUsize,
     all_free: Notify,
     seats: Vec<Seat>,
+    hung: Mutex<Vec<Hung>>,
 }
 
 impl RunQueue {
     pub(crate) fn new(slots: usize, workers: usize) -> Self {
         Self {
             line: Mutex::default(),
+            closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             slots,
             free_slots: AtomicUsize::new(slots),
             all_free: Notify::new(),
             seats: (0..workers.max(1)).map(|_| Seat::default()).collect(),
+            hung: Mutex::default(),
         }
     }
 
@@ -74,17 +102,95 @@ impl RunQueue {
         }
     }
 
-    /// The worker of a seat, also after a restart.
-    pub(crate) fn register(&self, index: usize, worker: ActorRef<Wake>) {
+    /// The worker of a seat, also after a restart; and by what the watchdog sees it.
+    pub(crate) fn register(&self, index: usize, worker: ActorRef<Wake>) -> Arc<Watched> {
+        let watched = Arc::new(Watched::default());
         if let Some(seat) = self.seats.get(index) {
             *lock(&seat.worker) = Some(worker);
+            *lock(&seat.watched) = watched.clone();
             seat.awake.store(false, Ordering::SeqCst);
+            self.wake_one();
+        }
+        watched
+    }
+
+    /// The first polls of the workers, seat by seat.
+    pub(crate) fn seats(&self) -> Vec<Arc<Watched>> {
+        self.seats.iter().map(|seat| lock(&seat.watched).clone()).collect()
+    }
+
+    /// A run was given up. Its slot is given back apart.
+    pub(crate) fn gave_up(&self, hung: Hung) {
+        lock(&self.hung).push(hung);
+    }
+
+    /// A run that had been given up has ended.
+    pub(crate) fn came_back(&self, partition: &Shared, place: Place, epoch: Epoch) {
+        lock(&self.hung).retain(|hung| {
+            (&hung.queue, hung.partition, hung.place, hung.epoch)
+                != (&partition.queue, partition.partition, place, epoch)
+        });
+    }
+
+    /// Runs that were given up and have not ended.
+    pub(crate) fn hung(&self) -> Vec<Hung> {
+        lock(&self.hung).clone()
+    }
+
+    /// From now on nothing starts.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.lend_to(None);
+    }
+
+    /// A lone run of this partition may start, and nothing else.
+    pub(crate) fn lend(&self, partition: &Arc<Shared>) {
+        self.lend_to(Some(partition.clone()));
+    }
+
+    /// Everything may start again.
+    pub(crate) fn open(&self) {
+        self.lend_to(None);
+        self.closed.store(false, Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
             self.wake_one();
         }
     }
 
+    fn lend_to(&self, partition: Option<Arc<Shared>>) {
+        let left = {
+            let mut line = lock(&self.line);
+            let before = std::mem::replace(&mut line.lent_to, partition);
+            before.zip(line.lone.take())
+        };
+        if let Some((partition, run)) = left {
+            not_started(&partition, run);
+        }
+    }
+
+    /// A lone run starts only while the process is lent to its partition.
+    fn push_lone(&self, partition: &Arc<Shared>, run: Run) {
+        let left = {
+            let mut line = lock(&self.line);
+            match &line.lent_to {
+                Some(holder) if Arc::ptr_eq(holder, partition) => line.lone.replace(run),
+                _ => Some(run),
+            }
+        };
+        match left {
+            Some(run) => not_started(partition, run),
+            None => self.wake_one(),
+        }
+    }
+
     /// Adds runs of a partition and wakes a worker.
-    pub(crate) fn push(&self, partition: &Arc<Shared>, runs: Vec<Run>) {
+    pub(crate) fn push(&self, partition: &Arc<Shared>, mut runs: Vec<Run>) {
+        for lone in runs.extract_if(.., |run| run.alone) {
+            self.push_lone(partition, lone);
+        }
+        if runs.is_empty() {
+            return;
+        }
         self.waiting.fetch_add(runs.len(), Ordering::SeqCst);
         {
             let mut line = lock(&self.line);
@@ -99,21 +205,35 @@ impl RunQueue {
 
     /// Takes back what has not started of a partition.
     pub(crate) fn withdraw(&self, partition: &Shared) -> Vec<Run> {
-        let runs: Vec<Run> = lock(&partition.queued).drain(..).collect();
+        let mut runs: Vec<Run> = lock(&partition.queued).drain(..).collect();
         self.waiting.fetch_sub(runs.len(), Ordering::SeqCst);
+        let mut line = lock(&self.line);
+        let lent = line.lent_to.as_ref().is_some_and(|holder| std::ptr::eq(Arc::as_ptr(holder), partition));
+        if lent {
+            runs.extend(line.lone.take());
+        }
         runs
     }
 
     /// The next run, with a slot taken for it.
     pub(crate) fn pull(&self) -> Option<(Arc<Shared>, Run)> {
         self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| free.checked_sub(1)).ok()?;
-        let found = self.next();
+        // Behind the slot: who closes looks at the slots after it, and one of both sees the other.
+        let closed = self.closed.load(Ordering::SeqCst);
+        let found = if closed { self.next_lone() } else { self.next() };
         match &found {
+            Some(_) if closed => {}
             Some(_) if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 => self.wake_one(),
             Some(_) => {}
             None => self.give_back(),
         }
         found
+    }
+
+    fn next_lone(&self) -> Option<(Arc<Shared>, Run)> {
+        let mut line = lock(&self.line);
+        let run = line.lone.take()?;
+        line.lent_to.clone().map(|partition| (partition, run))
     }
 
     fn next(&self) -> Option<(Arc<Shared>, Run)> {
@@ -150,7 +270,11 @@ impl RunQueue {
     pub(crate) fn sleep(&self, index: usize) -> bool {
         let Some(seat) = self.seats.get(index) else { return true };
         seat.awake.store(false, Ordering::SeqCst);
-        let work = self.waiting.load(Ordering::SeqCst) > 0 && self.free_slots.load(Ordering::SeqCst) > 0;
+        let work = match self.closed.load(Ordering::SeqCst) {
+            true => lock(&self.line).lone.is_some(),
+            false => self.waiting.load(Ordering::SeqCst) > 0,
+        };
+        let work = work && self.free_slots.load(Ordering::SeqCst) > 0;
         !work || seat.awake.swap(true, Ordering::SeqCst)
     }
 
@@ -161,11 +285,20 @@ impl RunQueue {
             }
             match &*lock(&seat.worker) {
                 // A worker that is being restarted registers again and finds the runs.
-                Some(worker) if worker.cast(Wake).is_ok() => return,
+                Some(worker) if worker.cast(Wake).is_ok() => {
+                    stealable::woke();
+                    return;
+                }
                 _ => seat.awake.store(false, Ordering::SeqCst),
             }
         }
     }
+}
+
+/// What became of a run that nobody pulled.
+fn not_started(partition: &Shared, run: Run) {
+    let Run { epoch, lane, entry, turn, .. } = run;
+    partition.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted });
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

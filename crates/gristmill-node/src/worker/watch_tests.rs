@@ -1,0 +1,238 @@
+use super::*;
+use crate::partition::lanes::{Holding, Lanes};
+use crate::partition::tenure::Run;
+use crate::worker::execution::Executor;
+use bytes::Bytes;
+use gristmill_broker::{Entry, Epoch, JobState, QueueDefinition};
+use gristmill_handler::{HandlerError, KindOptions, Registry, State};
+use gristmill_job::{ContentType, JobId, JobLimits, Key, NewJob, Place, QueueName};
+use std::sync::mpsc as std_mpsc;
+
+const BLOCKED_AFTER: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(10);
+
+/// What handlers wait for while they hold their threads.
+struct Gate {
+    entered: std_mpsc::Sender<()>,
+    opens: Mutex<std_mpsc::Receiver<()>>,
+}
+
+async fn blocks((): (), State(gate): State<Gate>) -> Result<(), HandlerError> {
+    let _ = gate.entered.send(());
+    let _ = lock(&gate.opens).recv();
+    Ok(())
+}
+
+async fn blocks_later((): (), gate: State<Gate>) -> Result<(), HandlerError> {
+    tokio::task::yield_now().await;
+    blocks((), gate).await
+}
+
+struct Scene {
+    runs: Arc<RunQueue>,
+    shared: Arc<Shared>,
+    executor: Arc<Executor>,
+    watch: Watch,
+    failed: mpsc::UnboundedReceiver<String>,
+    entered: std_mpsc::Receiver<()>,
+    /// Lets one handler go.
+    open: std_mpsc::Sender<()>,
+    began: Instant,
+}
+
+impl Scene {
+    fn new(slots: usize) -> Self {
+        let (enter, entered) = std_mpsc::channel();
+        let (open, opens) = std_mpsc::channel();
+        let limited = KindOptions::new().hard_limit(Duration::from_secs(2));
+        let registry = Registry::new()
+            .state(Gate { entered: enter, opens: Mutex::new(opens) })
+            .kind("blocks", blocks)
+            .kind("blocks.later", blocks_later)
+            .kind_with("limited", limited, blocks);
+        let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
+        let shared = Arc::new(Shared::new(queue.name.clone(), 0, queue.partition(0)));
+        let began = Instant::now();
+        shared.open_gate(Some(Epoch(1)));
+        shared.trust_until(began + Duration::from_secs(3600));
+        let runs = Arc::new(RunQueue::new(slots, 1));
+        let executor = Arc::new(Executor::new(registry, runs.clone(), 1 << 20));
+        let (failing, failed) = mpsc::unbounded_channel();
+        let watch = Watch::new(runs.clone(), vec![shared.clone()], BLOCKED_AFTER, Arc::default(), failing);
+        Self { runs, shared, executor, watch, failed, entered, open, began }
+    }
+
+    /// Begins a run as its worker does, on a thread of its own.
+    fn begin(&self, seq: u64, kind: &str) -> tokio::task::JoinHandle<bool> {
+        self.runs.push(&self.shared, vec![run(seq, kind)]);
+        let (partition, run) = self.runs.pull().unwrap();
+        let (executor, watched) = (self.executor.clone(), self.runs.seats().remove(0));
+        let worker = tokio::spawn(async move { executor.run(&watched, partition, run).await });
+        self.entered.recv_timeout(SOON).expect("the handler does not begin");
+        worker
+    }
+
+    /// Looks every half second until so long after the beginning.
+    fn look_until(&self, end: Duration) -> bool {
+        let mut at = self.began;
+        let mut well = true;
+        while at < self.began + end {
+            at += LOOK_EVERY;
+            well &= self.watch.look(at);
+        }
+        well
+    }
+
+    fn told(&self) -> Vec<(u64, Ran)> {
+        self.shared.take_ended().into_iter().map(|ended| (ended.entry.place.seq, ended.ran)).collect()
+    }
+
+    async fn told_soon(&self) -> (u64, Ran) {
+        let deadline = Instant::now() + SOON;
+        loop {
+            if let Some(told) = self.told().pop() {
+                return told;
+            }
+            assert!(Instant::now() < deadline, "nothing is told");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn run(seq: u64, kind: &str) -> Run {
+    let job = NewJob::from_bytes(kind, "k", "null", ContentType::Json).unwrap();
+    let encoded = job.with_id("the-id").unwrap().encode(UnixMillis(1), JobLimits::default()).unwrap();
+    let entry = Entry {
+        place: Place { ms: 1, seq },
+        id: JobId::from_stored(Bytes::from_static(b"the-id")),
+        key: Key::from_stored(Bytes::from_static(b"k")),
+        envelope: encoded.envelope.clone(),
+        state: JobState::default(),
+        recovered: false,
+        returned: false,
+    };
+    let mut lanes = Lanes::new(Holding { jobs_per_lane: 1, longest_wait: SOON });
+    lanes.push(entry.clone(), Instant::now(), |_| false);
+    let lane = lanes.find(&entry.key).unwrap();
+    let entry = Arc::new(entry);
+    Run { epoch: Epoch(1), lane, entry, turn: 0, attempt: 1, alone: false, reconcile: false }
+}
+
+async fn is_given_up_and_refused(kind: &str) {
+    let scene = Scene::new(1);
+    let worker = scene.begin(1, kind);
+    assert!(scene.look_until(BLOCKED_AFTER - LOOK_EVERY));
+    assert!(scene.told().is_empty(), "given up too early");
+    assert_eq!((scene.runs.free_slots(), scene.shared.alive()), (0, 1));
+
+    assert!(scene.look_until(BLOCKED_AFTER + 2 * LOOK_EVERY));
+    let told = scene.told();
+    let [(1, Ran::Hung(words, facts))] = told.as_slice() else { panic!("{told:?}") };
+    assert!(words.contains(&format!("{kind:?} held its thread for 3")), "{words}");
+    assert_eq!(facts.kind, Some(kind));
+    assert_eq!((scene.runs.free_slots(), scene.shared.alive()), (1, 1), "its slot is replaced, it is alive");
+    let hung = scene.watch.hung();
+    assert_eq!((hung.len(), hung[0].kind.as_str(), hung[0].place.seq), (1, kind, 1));
+    assert_eq!(hung[0].job.as_bytes(), b"the-id");
+
+    scene.open.send(()).unwrap();
+    let told = scene.told_soon().await;
+    assert!(matches!(told, (1, Ran::Stopped)), "its late result is refused: {told:?}");
+    assert_eq!((scene.runs.free_slots(), scene.shared.alive()), (1, 0), "the slot added is gone again");
+    assert!(scene.watch.hung().is_empty());
+    let replaced = !worker.await.unwrap();
+    assert_eq!(replaced, kind == "blocks", "the worker that was held ends, another does not");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_holds_its_thread_at_once_is_given_up_and_its_late_result_refused() {
+    is_given_up_and_refused("blocks").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn so_is_one_that_does_after_an_await() {
+    is_given_up_and_refused("blocks.later").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_held_is_replaced_before_its_run_is_given_up() {
+    let scene = Scene::new(1);
+    let worker = scene.begin(1, "blocks");
+    let before = scene.runs.seats().remove(0);
+    scene.look_until(LOOK_EVERY);
+    assert!(!before.is_replaced(), "replaced at once");
+    scene.look_until(3 * LOOK_EVERY);
+    assert!(before.is_replaced() && scene.told().is_empty() && scene.watch.hung().is_empty());
+    assert_eq!(scene.runs.free_slots(), 0, "it keeps its slot");
+    scene.open.send(()).unwrap();
+    assert!(matches!(scene.told_soon().await, (1, Ran::Answered(..))), "its answer counts");
+    assert!(!worker.await.unwrap(), "the worker that was replaced ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kind_with_a_hard_limit_is_given_up_a_second_after_it() {
+    let scene = Scene::new(1);
+    scene.begin(1, "limited");
+    assert!(scene.look_until(Duration::from_millis(2500)));
+    assert!(scene.told().is_empty(), "given up too early");
+    scene.look_until(Duration::from_millis(3500));
+    assert!(matches!(scene.told().as_slice(), [(1, Ran::Hung(..))]));
+    scene.open.send(()).unwrap();
+    scene.told_soon().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_time_in_which_the_process_was_suspended_does_not_count() {
+    let scene = Scene::new(1);
+    scene.begin(1, "blocks");
+    scene.look_until(Duration::from_secs(1));
+    assert!(scene.watch.look(scene.began + Duration::from_secs(3600)));
+    assert!(scene.told().is_empty(), "it had no time to go on");
+    scene.open.send(()).unwrap();
+    assert!(matches!(scene.told_soon().await, (1, Ran::Answered(..))));
+    assert_eq!(scene.runs.free_slots(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 12)]
+async fn more_of_them_than_there_are_spare_threads_end_the_node() {
+    let mut scene = Scene::new(SPARE_THREADS + 1);
+    let mut workers = Vec::new();
+    for seq in 0..=SPARE_THREADS as u64 {
+        // Each in a task: the only seat is needed again.
+        workers.push(scene.begin(seq, "blocks.later"));
+        if seq + 1 == SPARE_THREADS as u64 {
+            assert!(scene.look_until(BLOCKED_AFTER + 2 * LOOK_EVERY));
+            assert_eq!(scene.watch.hung().len(), SPARE_THREADS);
+        }
+    }
+    assert!(!scene.look_until(2 * BLOCKED_AFTER), "it goes on without a thread to spare");
+    let why = scene.failed.recv().await.unwrap();
+    assert!(why.starts_with("9 handlers hold their threads") && why.contains("restart the node"), "{why}");
+    for worker in workers {
+        scene.open.send(()).unwrap();
+        worker.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_supervisor_that_does_not_move_ends_the_node() {
+    let mut scene = Scene::new(1);
+    let (supervisor, _) = ractor::Actor::spawn(None, Still, ()).await.unwrap();
+    scene.watch.supervise(supervisor);
+    assert!(scene.look_until(BLOCKED_AFTER));
+    assert!(!scene.look_until(BLOCKED_AFTER + 4 * LOOK_EVERY));
+    assert!(scene.failed.recv().await.unwrap().starts_with("nothing has moved for 3"));
+}
+
+/// A supervisor that hears and does nothing.
+struct Still;
+
+impl ractor::Actor for Still {
+    type Msg = ToSupervisor;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<ToSupervisor>, (): ()) -> Result<(), ractor::ActorProcessingErr> {
+        Ok(())
+    }
+}
