@@ -54,8 +54,8 @@ pub(crate) async fn command(settings: &Settings, arguments: &ExplainArguments) -
                 (told::live_text(&around), told::live_json(&around))
             }
             Spot::Letter { queue, letter } => {
-                let held = live::letter_holds(&connection, queue, letter).await?;
-                (told::dead_text(letter, held), told::dead_json(letter, held))
+                let beside = live::Beside::look(&connection, queue, letter).await?;
+                (told::dead_text(letter, beside), told::dead_json(letter, beside))
             }
             Spot::Mark { queue, mark, now } => {
                 (told::mark_text(queue, mark, &search.job, *now), told::mark_json(queue, mark))
@@ -75,6 +75,6 @@ pub(crate) async fn command(settings: &Settings, arguments: &ExplainArguments) -
     if !nothing {
         return Ok(End::Done);
     }
-    output::complain(&output::visible(&found.nothing(&arguments.job, arguments.queue.as_deref())));
+    output::complain(&output::visible(&search.nothing(&found, arguments.queue.as_deref())));
     Ok(End::Bad)
 }

@@ -134,7 +134,7 @@ impl Model {
 
     /// The dead letter for which the lane of a key waits, and since when.
     #[must_use]
-    pub fn hold(&self, keys: &PartitionKeys, key: &Key) -> Option<(String, UnixMillis)> {
+    pub fn hold_of(&self, keys: &PartitionKeys, key: &Key) -> Option<(String, UnixMillis)> {
         let hold = self.seen_partition(keys)?.held.get(key)?;
         Some((hold.letter.clone(), UnixMillis(hold.since_ms)))
     }

@@ -12,6 +12,7 @@
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
+//! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
@@ -25,6 +26,7 @@ mod fixture;
 mod late;
 mod memory;
 mod people;
+mod people_model;
 mod replies;
 mod returned;
 mod settling;

@@ -50,22 +50,6 @@ pub(super) struct Found {
     pub(super) cut_short: bool,
 }
 
-impl Found {
-    /// What to say where nothing was found.
-    pub(super) fn nothing(&self, job: &str, queue: Option<&str>) -> String {
-        let within = queue.map_or_else(String::new, |queue| format!(" in queue {queue}"));
-        let more = if self.cut_short {
-            "there are more: a higher --scan looks further"
-        } else {
-            "those are all there are: it ended longer ago than marks are kept, or it never came, or its id is another"
-        };
-        format!(
-            "there is no job, dead letter or mark {job}{within}; looked through {} jobs and {} dead letters; {more}",
-            self.jobs, self.letters
-        )
-    }
-}
-
 impl Search {
     /// # Errors
     /// A place without a queue.
@@ -79,6 +63,21 @@ impl Search {
             )));
         }
         Ok(Self { job: job.to_owned(), at })
+    }
+
+    /// What to say where nothing was found.
+    pub(super) fn nothing(&self, found: &Found, queue: Option<&str>) -> String {
+        let (job, Found { jobs, letters, .. }) = (&self.job, found);
+        let within = queue.map_or_else(String::new, |queue| format!(" in queue {queue}"));
+        let looked = format!("looked through {jobs} jobs and {letters} dead letters");
+        let more = match (found.cut_short, self.at.is_some()) {
+            (true, _) => "there are more: a higher --scan looks further",
+            (false, true) => "a job that ended leaves nothing at its place: ask by its id",
+            (false, false) => {
+                "those are all there are: it ended longer ago than marks are kept, or never came, or its id is another"
+            }
+        };
+        format!("there is no job, dead letter or mark {job}{within}; {looked}; {more}")
     }
 
     pub(super) async fn run(

@@ -3,11 +3,12 @@
 use crate::exit::Failure;
 use crate::kinds::Served;
 use gristmill_broker::dead::DeadFound;
+use gristmill_broker::hung::HungRun;
 use gristmill_broker::locate::JobView;
 use gristmill_broker::survey::Sought;
 use gristmill_broker::waiting::HeldKey;
 use gristmill_broker::{Connection, QueueDefinition};
-use gristmill_job::{Envelope, Key};
+use gristmill_job::{Envelope, Key, Place};
 
 /// A number of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +43,8 @@ pub(super) struct Around {
     pub(super) of_partition: Counted,
     /// The first job of its key, where that is another.
     pub(super) first: Option<JobView>,
+    /// A run of it that holds a thread of a living node, and was given up there.
+    pub(super) hung: Option<HungRun>,
     /// Whether a living node serves its kind; `None` where that is not known.
     pub(super) served: Option<bool>,
 }
@@ -82,10 +85,12 @@ impl Around {
         };
         let envelope = Envelope::decode(&job.envelope, usize::MAX).ok();
         let kind = envelope.as_ref().map(|envelope| envelope.kind.to_owned());
-        let served = match &kind {
-            Some(kind) => Served::look(connection, queue).await?.serves(kind),
-            None => None,
-        };
+        let nodes = Served::look(connection, queue).await?;
+        let served = kind.as_ref().and_then(|kind| nodes.serves(kind));
+        let hung = connection.hung(&queue.name).await?.into_iter().find(|run| {
+            let living = nodes.nodes.iter().any(|node| node == run.incarnation.as_str());
+            living && (run.partition, run.place) == (partition, job.place)
+        });
         let at_least = seen.cut_short;
         Ok(Self {
             queue: queue.clone(),
@@ -96,20 +101,38 @@ impl Around {
             of_key: Counted { jobs: of_key, at_least },
             of_partition: Counted { jobs: of_partition, at_least },
             first,
+            hung,
             served,
             job: job.clone(),
         })
     }
 }
 
-/// Whether a letter holds the key of its job; `None` where its record cannot tell.
-pub(super) async fn letter_holds(
-    connection: &Connection,
-    queue: &QueueDefinition,
-    found: &DeadFound,
-) -> Result<Option<bool>, Failure> {
-    let Ok(letter) = &found.letter else { return Ok(None) };
-    let key = Key::from_stored(letter.key.clone().into());
-    let hold = connection.hold_of(&queue.partition(found.position.partition), &key).await?;
-    Ok(Some(hold.is_some_and(|hold| hold.letter.as_bytes() == found.position.id)))
+/// What lies beside a dead letter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// Whether it holds the key of its job; `None` where its record cannot tell.
+    pub(super) holds: Option<bool>,
+    /// The size of the envelope it had before a person edited it, in bytes; `None` if nobody did.
+    pub(super) original_bytes: Option<u64>,
+}
+
+impl Beside {
+    pub(super) async fn look(
+        connection: &Connection,
+        queue: &QueueDefinition,
+        found: &DeadFound,
+    ) -> Result<Self, Failure> {
+        let Ok(letter) = &found.letter else { return Ok(Self::default()) };
+        let keys = queue.partition(found.position.partition);
+        let hold = connection.hold_of(&keys, &Key::from_stored(letter.key.clone().into())).await?;
+        let original = match Place::parse(letter.place.as_bytes()) {
+            Some(place) => connection.original(&keys, place).await?,
+            None => None,
+        };
+        Ok(Self {
+            holds: Some(hold.is_some_and(|hold| hold.letter.as_bytes() == found.position.id)),
+            original_bytes: original.map(|original| original.len() as u64),
+        })
+    }
 }

@@ -1,6 +1,6 @@
 //! The words: a job, a dead letter, a mark.
 
-use super::live::Around;
+use super::live::{Around, Beside};
 use super::why;
 use crate::dead::{kind, lossy};
 use crate::history;
@@ -33,10 +33,10 @@ pub(super) fn live_text(around: &Around) -> String {
             &format!("a person replayed it with another payload; the first envelope had {original} bytes"),
         );
     }
-    lines.put(
-        "turn",
-        &format!("{}, after {} attempts that ended with an answer", job.line.turn, job.line.attempts),
-    );
+    if job.line.turn > 0 {
+        let (turn, attempts) = (job.line.turn, job.line.attempts);
+        lines.put("turn", &format!("{turn}, after {attempts} attempts that ended with an answer"));
+    }
     if job.line.replays > 0 {
         lines.put("replays", &format!("{}: it came back from the dead", job.line.replays));
     }
@@ -88,7 +88,7 @@ pub(super) fn live_json(around: &Around) -> Value {
     })
 }
 
-pub(super) fn dead_text(found: &DeadFound, holds: Option<bool>) -> String {
+pub(super) fn dead_text(found: &DeadFound, beside: Beside) -> String {
     let (position, now) = (&found.position, UnixMillis::from_system(SystemTime::now()));
     let (id, mut lines) = (lossy(&position.id), Lines::default());
     match &found.letter {
@@ -112,11 +112,19 @@ pub(super) fn dead_text(found: &DeadFound, holds: Option<bool>) -> String {
                 lines.put("replays", &format!("{} before this death", letter.replays));
             }
             let (reason, error) = (letter.reason.as_str(), letter.error.join(": "));
-            lines.put("now", &format!("dead for {} on {}: {error}", reason, letter.node));
+            lines.put("now", &format!("dead ({reason}), given up by {}: {error}", letter.node));
         }
     }
     lines.put("letter", &format!("{id}, {}", when(position.at, now)));
-    match holds {
+    if let Some(original) = beside.original_bytes {
+        lines.put(
+            "edited",
+            &format!(
+                "a person had replayed it with another payload; the first envelope had {original} bytes"
+            ),
+        );
+    }
+    match beside.holds {
         Some(true) => lines.put("holds", "its key: the jobs behind it wait for a person"),
         Some(false) => {}
         None => lines.put("not known", "whether it holds its key"),
@@ -129,7 +137,7 @@ pub(super) fn dead_text(found: &DeadFound, holds: Option<bool>) -> String {
     lines.text()
 }
 
-pub(super) fn dead_json(found: &DeadFound, holds: Option<bool>) -> Value {
+pub(super) fn dead_json(found: &DeadFound, beside: Beside) -> Value {
     let position = &found.position;
     let letter = found.letter.as_ref().ok();
     json!({
@@ -149,7 +157,8 @@ pub(super) fn dead_json(found: &DeadFound, holds: Option<bool>) -> Value {
         "replays": letter.map(|letter| letter.replays),
         "history": letter.map(|letter| history::attempts_json(&letter.history)),
         "crashes": letter.map(|letter| history::crashes_json(&letter.crashes)),
-        "holds_its_key": holds,
+        "holds_its_key": beside.holds,
+        "original_bytes": beside.original_bytes,
     })
 }
 

@@ -17,6 +17,14 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
     reasons.extend(held(around));
     reasons.extend(behind(around));
     reasons.extend(reason::of_line(&job.line, kind.as_deref(), job.now));
+    if let Some(run) = &around.hung {
+        let (node, since) = (&run.incarnation, when(run.since, job.now));
+        let text = format!(
+            "a run of it that began before holds a thread of {node} ({since}) and cannot be stopped; it was given up there, \
+             and its result will be refused"
+        );
+        reasons.push(Reason::new("hung", text));
+    }
     if around.served == Some(false) {
         let kind = kind.as_deref().unwrap_or_default();
         reasons.push(Reason::new(
@@ -24,7 +32,9 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
             format!("no living node serves kind {kind}: start one that does"),
         ));
     }
-    reasons.push(where_it_stands(around));
+    // What keeps it from running is told: then it does not run.
+    let blocked = reasons.iter().any(|it| ["held", "behind_key"].contains(&it.code) || it.until.is_some());
+    reasons.push(where_it_stands(around, blocked));
     reasons
 }
 
@@ -76,8 +86,8 @@ fn behind(around: &Around) -> Option<Reason> {
     Some(Reason { until, ..Reason::new("behind_key", text) })
 }
 
-/// What Redis knows about a run of it.
-fn where_it_stands(around: &Around) -> Reason {
+/// What Redis knows about a run of it. A job that is claimed or came back may run, unless it is known what it waits for.
+fn where_it_stands(around: &Around, blocked: bool) -> Reason {
     let job = &around.job;
     let mine = |incarnation: &str| owned(job) && job.owner == incarnation;
     if let Some(mark) = &job.line.mark {
@@ -93,17 +103,19 @@ fn where_it_stands(around: &Around) -> Reason {
             ),
         };
     }
+    let unknown = |why: &str| match blocked {
+        true => String::new(),
+        false => format!("; whether it runs at this moment is not known: {why}"),
+    };
+    const NO_TRACE: &str = "a run without a start mark leaves no trace until it ends";
     if job.returned {
-        return Reason::new(
-            "returned",
-            "it came back from the dead by a replay: its owner takes it within a second of that; whether it runs at this \
-             moment is not known",
-        );
+        let text = "it came back from the dead by a replay, and its owner takes it within a second of that";
+        return Reason::new("returned", format!("{text}{}", unknown(NO_TRACE)));
     }
     let Some(claim) = &job.claim else {
         return Reason::new(
             "unclaimed",
-            format!("no node has claimed it; before it are {} of its partition", around.of_partition),
+            format!("no node has claimed it; before it {} of its partition", around.of_partition),
         );
     };
     let since = crate::output::age(Duration::from_millis(claim.idle_ms));
@@ -116,9 +128,9 @@ fn where_it_stands(around: &Around) -> Reason {
         (false, true) => Reason::new(
             "claimed",
             format!(
-                "claimed by {node} since {since}, with {} of its partition before it; whether it runs at this moment is \
-                 not known: a run without a start mark leaves no trace until it ends",
-                around.of_partition
+                "claimed by {node} for {since}, before it {} of its partition{}",
+                around.of_partition,
+                unknown(NO_TRACE)
             ),
         ),
         (false, false) => Reason::new(

@@ -3,6 +3,7 @@
 use super::super::live::Counted;
 use super::*;
 use bytes::Bytes;
+use gristmill_broker::hung::HungRun;
 use gristmill_broker::locate::ClaimView;
 use gristmill_broker::state::{StartMark, Suspicion, Why};
 use gristmill_broker::waiting::HeldKey;
@@ -37,6 +38,7 @@ fn around(job: JobView) -> Around {
         of_key: Counted::default(),
         of_partition: Counted { jobs: 7, at_least: false },
         first: None,
+        hung: None,
         served: Some(true),
     }
 }
@@ -61,11 +63,7 @@ fn marked(alone: bool) -> StateLine {
 
 #[test]
 fn a_claim_is_no_proof_of_a_run() {
-    says(
-        &around(view(9)),
-        "claimed",
-        &["claimed by n~1 since 3s", "7 jobs of its partition", "is not known"],
-    );
+    says(&around(view(9)), "claimed", &["claimed by n~1 for 3s", "7 jobs of its partition", "is not known"]);
     assert_eq!(codes(&around(view(9))), ["claimed"]);
     let unclaimed = around(JobView { claim: None, ..view(9) });
     says(&unclaimed, "unclaimed", &["no node has claimed it", "7 jobs"]);
@@ -125,6 +123,8 @@ fn what_stands_before_it_comes_first() {
         ],
     );
     assert_eq!(codes(&it), ["held", "behind_key", "claimed"]);
+    let last = reasons(&it).pop().unwrap().text;
+    assert!(!last.contains("not known"), "it waits, and so it does not run: {last}");
     it.hold = it.hold.map(|hold| HeldKey { key: Key::new([0xff, 1]).unwrap(), ..hold });
     says(&it, "held", &["keys release q ff01 --key-hex`"]);
 }
@@ -142,6 +142,15 @@ fn its_own_line_and_its_kind_are_told() {
     it.served = Some(false);
     assert_eq!(codes(&it), ["snooze", "alone", "unserved_kind", "claimed"]);
     says(&it, "unserved_kind", &["kind mail"]);
+    it.hung = Some(HungRun {
+        incarnation: Incarnation::from_stored("n~1"),
+        partition: 2,
+        place: it.job.place,
+        kind: "mail".into(),
+        job: it.job.id.clone(),
+        since: UnixMillis(4_000),
+    });
+    says(&it, "hung", &["holds a thread of n~1 (6s ago)", "will be refused"]);
     it.served = None;
     assert!(!codes(&it).contains(&"unserved_kind"), "what is not known is not said");
 }

@@ -46,6 +46,8 @@ fn what_was_never_there_is_not_found() {
         let refused = fixture.run(&format!("explain {wrong}"));
         assert!(refused.code != 0 && refused.err.contains(said), "{wrong}: {refused:?}");
     }
+    let place = fixture.run("explain 0:5-1 --queue q");
+    assert!(place.code == 1 && place.err.contains("leaves nothing at its place: ask by its id"), "{place:?}");
     let cut = fixture.run("explain nobody --scan 1 --json");
     assert_eq!(
         (cut.code, &cut.json()["found"], &cut.json()["looked_through"]["cut_short"]),
@@ -99,7 +101,11 @@ fn a_job_tells_what_it_waits_for() {
     assert_eq!((&dead["is"], &dead["holds_its_key"]), (&json!("dead"), &json!(true)));
     says(
         &fixture.run("explain letter-1"),
-        &["dead for exhausted", "the jobs behind it wait", "gristmill dead discard letter-1"],
+        &[
+            "dead (exhausted), given up by reader#1: boom",
+            "the jobs behind it wait",
+            "gristmill dead discard letter-1",
+        ],
     );
 }
 
@@ -126,6 +132,34 @@ fn a_replayed_job_and_a_dead_one_are_found_by_their_own_ids() {
     let job = explained(&fixture, &format!("{}:{behind} --queue q", partition_of(b"k", 4)));
     assert_eq!(job["jobs_of_key_before"], 1, "a job that came back has its old place: {job}");
     assert!(job["why"].to_string().contains("the first is job l1 at place 5-0"), "{job}");
+}
+
+/// A run that holds its thread is told as long as its node lives; and so is what a person edited.
+#[test]
+fn what_lies_beside_a_job_is_told() {
+    let fixture = prepared();
+    let place = put_job(&fixture, "1", b"k");
+    let partition = partition_of(b"k", 4);
+    let since = (now() - 60_000).to_string();
+    let run = format!("n~1 {partition} {place}");
+    fixture.server.command(&["HSET", "gm:{q}:hung", &run, &format!("{since} charge 1")]).unwrap();
+    assert!(!codes(&explained(&fixture, "1")).contains(&"hung"), "its node is not among the living");
+    let presence = format!("{} {since} 0", now() + 600_000);
+    fixture.server.command(&["HSET", "gm:{q}:nodes", "n~1", &presence]).unwrap();
+    let job = explained(&fixture, "1");
+    assert!(codes(&job).contains(&"hung") && job["kind_served"].is_null(), "{job}");
+    says(&fixture.run("explain 1"), &["holds a thread of n~1", "whether a living node serves its kind"]);
+
+    hold(&fixture, "l1", b"x");
+    let originals = keys_of(b"x").originals;
+    fixture.server.command(&["HSET", originals.as_str(), "5-0", "twelve bytes"]).unwrap();
+    assert_eq!(explained(&fixture, "l1")["original_bytes"], 12);
+    says(&fixture.run("explain l1"), &["the first envelope had 12 bytes"]);
+    fixture.run("dead replay l1");
+    says(
+        &fixture.run("explain l1"),
+        &["a person replayed it with another payload; the first envelope had 12 bytes"],
+    );
 }
 
 #[test]
