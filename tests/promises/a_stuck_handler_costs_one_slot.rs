@@ -103,6 +103,34 @@ fn with_two_slots_they_go_on_at_once() {
     with_slots(2);
 }
 
+#[test]
+fn a_drain_leaves_a_run_that_was_given_up_behind_and_says_so() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let more = [
+        "--blocked-ms",
+        "1000",
+        "--max-attempts",
+        "1",
+        "--threads",
+        "10",
+        "--window-ms",
+        "500",
+        "--grace-ms",
+        "2000",
+    ];
+    let mut node = fleet.node_with(&more);
+    let blocks = Script { block_ms: 60_000, ..effect() };
+    fleet.enqueue(vec![Fleet::job("stuck", &Fleet::key_in(0, 500), 1, &blocks)]);
+    eventually(SOON, "it is given up", || (!hung(&fleet).is_empty()).then_some(()));
+    let began = Instant::now();
+    let left = fleet.drain(&mut node);
+    assert!(began.elapsed() < Duration::from_millis(3500), "{:?}", began.elapsed());
+    assert_eq!(left.abandoned, 1, "{}", left.line);
+    assert_eq!(left.status.code(), Some(4), "an abandoned run must show in the exit code");
+    assert!(hung(&fleet).is_empty(), "who leaves takes its names away");
+    assert!(fleet.owners().is_empty(), "{:?}", fleet.owners());
+}
+
 /// Ends by itself, with words that say what to do; what comes then is done by the other node.
 fn ends_and_its_leases_move_on(fleet: &mut Fleet, node: &mut NodeProcess, words: &str) {
     let status = node.process.wait(SOON).unwrap();
@@ -114,6 +142,31 @@ fn ends_and_its_leases_move_on(fleet: &mut Fleet, node: &mut NodeProcess, words:
     let jobs = others(400, 80);
     fleet.enqueue(jobs.clone());
     wait_applied(fleet, &jobs);
+}
+
+/// Handlers that compute for seconds hold their workers: these are replaced, nothing is given up, and all is well.
+#[test]
+fn handlers_that_hold_every_worker_for_seconds_cost_their_slots_alone() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let threads = THREADS.to_string();
+    let mut node = fleet.node_with(&["--threads", &threads]);
+    let blocks = Script { block_ms: 8000, ..effect() };
+    let long =
+        |number: usize| Fleet::job(&format!("long{number}"), &Fleet::key_in(1, 500 + number), 1, &blocks);
+    let mut all: Vec<NewJob> = (0..4).map(long).collect();
+    fleet.enqueue(all.clone());
+    fleet.wait_started(2);
+    let began = Instant::now();
+    let jobs = others(0, 80);
+    fleet.enqueue(jobs.clone());
+    wait_applied(&fleet, &jobs);
+    let took = began.elapsed();
+    assert!(took < Duration::from_secs(6), "the others waited for them: {took:?}");
+    fleet.wait_settled();
+    all.extend(jobs);
+    fleet.assert_effects(&all);
+    let counts = fleet.drain(&mut node).counts;
+    assert_eq!((counts.of("dead"), counts.of("restarts"), counts.tenures_lost()), (0, 0, 0), "{counts:?}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::lease::acquire::millis;
 use crate::link::Connection;
 use crate::reply::{self, Words};
 use crate::script::AUDIT_NOTE;
+use bytes::Bytes;
 use gristmill_job::Place;
 use redis::Value;
 use std::time::Duration;
@@ -17,6 +18,9 @@ pub const MAX_ENTRIES: usize = 10_000;
 pub const MAX_AGE: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Longest text of one field, in bytes; what is longer is cut.
 pub const MAX_TEXT_BYTES: usize = 1000;
+
+/// Longest copy of what an act replaced, in bytes; of what is longer, the beginning.
+pub const MAX_ORIGINAL_BYTES: usize = 4096;
 
 /// How far an act had come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +70,25 @@ pub struct AuditEntry {
     pub reason: String,
     /// How many it was done to, so far.
     pub count: u64,
+    /// What it replaced, where it replaced something.
+    pub original: Option<Original>,
+}
+
+/// Bytes that an act replaced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Original {
+    /// Their beginning, at most [`MAX_ORIGINAL_BYTES`].
+    pub start: Bytes,
+    /// How many they are.
+    pub whole_bytes: u64,
+}
+
+impl Original {
+    /// As much of them as is kept.
+    #[must_use]
+    pub fn of(whole: &Bytes) -> Self {
+        Self { start: whole.slice(..whole.len().min(MAX_ORIGINAL_BYTES)), whole_bytes: whole.len() as u64 }
+    }
 }
 
 impl Connection {
@@ -88,6 +111,10 @@ impl Connection {
             script.arg(name).arg(cut(text));
         }
         script.arg("count").arg(entry.count);
+        if let Some(original) = &entry.original {
+            script.arg("original").arg(original.start.as_ref());
+            script.arg("original_bytes").arg(original.whole_bytes);
+        }
         let mut words = Words::read(self.one(script).await?, "the answer of audit")?;
         if words.tag() != "ok" {
             return Err(words.unknown("ok"));
@@ -127,11 +154,19 @@ fn read(row: Value) -> Result<(Place, AuditEntry), CallError> {
         filter: String::new(),
         reason: String::new(),
         count: 0,
+        original: None,
     };
+    let (mut start, mut whole_bytes) = (None, 0);
     let mut fields = reply::list(row.next().unwrap_or(Value::Nil), "fields")?.into_iter();
     while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
-        let value = String::from_utf8_lossy(&reply::bytes(value)?).into_owned();
-        match reply::bytes(name)?.as_ref() {
+        let (name, value) = (reply::bytes(name)?, reply::bytes(value)?);
+        if name.as_ref() == b"original" {
+            start = Some(value);
+            continue;
+        }
+        let value = String::from_utf8_lossy(&value).into_owned();
+        match name.as_ref() {
+            b"original_bytes" => whole_bytes = value.parse().unwrap_or(0),
             b"act" => entry.act = value,
             b"step" => entry.step = AuditStep::parse(&value),
             b"who" => entry.who = value,
@@ -142,6 +177,7 @@ fn read(row: Value) -> Result<(Place, AuditEntry), CallError> {
             _ => {}
         }
     }
+    entry.original = start.map(|start| Original { start, whole_bytes });
     Ok((place, entry))
 }
 

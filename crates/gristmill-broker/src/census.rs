@@ -19,6 +19,8 @@ pub struct Census {
     pub holds_removed: u64,
     /// Lines of no job; they are gone.
     pub lines_removed: u64,
+    /// How often people had acted on this partition's lanes, this census included.
+    pub changes: u64,
 }
 
 pub(crate) fn write(guard: Guard<'_>, cursors: (u64, u64)) -> Pipeline {
@@ -52,5 +54,6 @@ pub(crate) fn read(value: Value) -> Result<Answer, CallError> {
         cursors: (words.next_number()?, words.next_number()?),
         holds_removed: words.next_number()?,
         lines_removed: words.next_number()?,
+        changes: words.next_number()?,
     })))
 }

@@ -55,18 +55,18 @@ pub fn nodes(queue: &QueueName) -> String {
     format!("gm:{{{queue}}}:nodes")
 }
 
-/// Hash of a queue: `<incarnation> <partition> <place>` to `<since ms> <kind> <job id>`, of runs that hold their threads.
-/// Advisory; written by `hung`, beat by beat, and gone two lease times after the last of them.
-#[must_use]
-pub fn hung(queue: &QueueName) -> String {
-    format!("gm:{{{queue}}}:hung")
-}
-
 /// Hash of a queue: incarnation to what it says of the kinds it serves (a JSON list). Advisory; written by `announce`, in
 /// the slot of [`nodes`] and gone with the node's entry there.
 #[must_use]
 pub fn kinds(queue: &QueueName) -> String {
     format!("gm:{{{queue}}}:kinds")
+}
+
+/// Hash of a queue: `<incarnation> <partition> <place>` to `<since ms> <kind> <job id>`, of runs that hold their threads.
+/// Advisory; written by `hung`, beat by beat, and gone two lease times after the last of them.
+#[must_use]
+pub fn hung(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:hung")
 }
 
 /// The keys of one partition.

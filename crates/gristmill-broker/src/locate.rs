@@ -64,11 +64,15 @@ pub struct JobView {
 }
 
 impl Connection {
-    /// How a producer's id stands in every partition that has a mark of it.
+    /// How a producer's id stands in every partition that has a mark of it, and the Redis clock.
     ///
     /// # Errors
     /// [`CallError`].
-    pub async fn marks(&self, queue: &QueueDefinition, id: &JobId) -> Result<Vec<MarkView>, CallError> {
+    pub async fn marks(
+        &self,
+        queue: &QueueDefinition,
+        id: &JobId,
+    ) -> Result<(UnixMillis, Vec<MarkView>), CallError> {
         let count = 2 * usize::from(queue.partitions) + 1;
         let mut read = Pipeline::with_capacity(count);
         read.cmd("TIME");
@@ -93,7 +97,7 @@ impl Connection {
             };
             marks.push(MarkView { partition, standing, until });
         }
-        Ok(marks)
+        Ok((now, marks))
     }
 
     /// The job at a place; `None` if there is none, or none any more.

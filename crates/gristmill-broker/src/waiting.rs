@@ -1,7 +1,7 @@
 //! waiting: what is stored about jobs that do not simply run, read slice by slice with their keys. Plain reads.
 
 use crate::error::CallError;
-use crate::keys::PartitionKeys;
+use crate::keys::{PartitionKeys, QueueDefinition};
 use crate::link::Connection;
 use crate::reply::{self, Words};
 use crate::script::WAITING;
@@ -62,6 +62,24 @@ impl HeldKey {
 }
 
 impl Connection {
+    /// The partitions of a queue in which something is stored about jobs, or a key waits for a person.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn waiting_partitions(&self, queue: &QueueDefinition) -> Result<Vec<u16>, CallError> {
+        let count = 2 * usize::from(queue.partitions);
+        let mut read = redis::Pipeline::with_capacity(count);
+        for partition in 0..queue.partitions {
+            let keys = queue.partition(partition);
+            read.cmd("HLEN").arg(&keys.state);
+            read.cmd("HLEN").arg(&keys.held);
+        }
+        let answers = self.many(read, count).await?;
+        let numbers = answers.into_iter().map(reply::number).collect::<Result<Vec<_>, _>>()?;
+        let waits = (0..queue.partitions).zip(numbers.chunks(2));
+        Ok(waits.filter(|(_, of)| of.iter().sum::<u64>() > 0).map(|(partition, _)| partition).collect())
+    }
+
     /// One slice of what is stored about a partition's jobs; `cursor` is 0 first. A line that is not ours is left out.
     ///
     /// # Errors

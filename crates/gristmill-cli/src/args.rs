@@ -3,7 +3,11 @@
 use crate::audit::AuditArguments;
 use crate::dead::discard::DiscardArguments;
 use crate::dead::list::ListArguments;
+use crate::dead::replay::ReplayArguments;
 use crate::dead::show::ShowArguments;
+use crate::explain::ExplainArguments;
+use crate::keys::KeysArguments;
+use crate::kinds::KindsArguments;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -15,7 +19,7 @@ Exit codes:
   0  done (a node: drained, also when jobs were handed back)
   1  failed, or `doctor` found something bad
   2  wrong usage or wrong settings
-  3  done in part: `enqueue` met bad lines and enqueued the others, `dead discard` did not find some
+  3  done in part: `enqueue` met bad lines and enqueued the others, `dead replay` or `dead discard` left some
   4  a node left while handlers could not be stopped; their jobs run again elsewhere";
 
 /// Jobs from Redis streams: in order per key, each effect once.
@@ -77,6 +81,12 @@ pub(crate) enum Command {
     /// Dead letters
     #[command(subcommand)]
     Dead(DeadCommand),
+    /// Where a job is, what happened to it, and why it does not run now
+    Explain(ExplainArguments),
+    /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
+    Keys(KeysArguments),
+    /// The kinds that living nodes serve
+    Kinds(KindsArguments),
     /// What people did by hand, newest first
     Audit(AuditArguments),
     /// Judge the server and the queues; each finding says how to mend it
@@ -149,6 +159,8 @@ pub(crate) enum DeadCommand {
     List(ListArguments),
     /// Show one in full, its payload decoded
     Show(ShowArguments),
+    /// Bring them back as jobs, by id or by filter, or one with another payload
+    Replay(ReplayArguments),
     /// Remove them for good, by id or by filter
     Discard(DiscardArguments),
 }

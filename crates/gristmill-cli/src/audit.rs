@@ -3,9 +3,10 @@
 use crate::exit::{End, Failure};
 use crate::output::{self, Table, age, cut};
 use crate::settings::Settings;
+use bytes::Bytes;
 use clap::Args;
 use gristmill_broker::Connection;
-use gristmill_broker::audit::{AuditEntry, AuditStep};
+use gristmill_broker::audit::{AuditEntry, AuditStep, Original};
 use gristmill_job::{JobId, Place, UnixMillis};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -46,7 +47,14 @@ impl Act {
             filter,
             reason: reason.to_owned(),
             count: 0,
+            original: None,
         })
+    }
+
+    /// What it is going to replace.
+    pub(crate) fn instead_of(mut self, original: Option<&Bytes>) -> Self {
+        self.0.original = original.map(Original::of);
+        self
     }
 
     /// Before anything is done.
@@ -124,7 +132,16 @@ async fn acts(connection: &Connection, limit: usize) -> Result<Vec<(Place, Audit
 }
 
 fn as_json((place, step): &(Place, AuditEntry)) -> Value {
+    let original = step.original.as_ref().map(|original| {
+        let cut = original.whole_bytes > original.start.len() as u64;
+        json!({
+            "bytes": original.whole_bytes,
+            "hex": hex_of(&original.start),
+            "note": if cut { "only its beginning; the whole is kept with the job until its verdict" } else { "whole" },
+        })
+    });
     json!({
+        "original_envelope": original,
         "act": step.act,
         "at_ms": place.ms,
         "who": step.who,
@@ -134,6 +151,10 @@ fn as_json((place, step): &(Place, AuditEntry)) -> Value {
         "step": step.step.as_str(),
         "count": if step.step == AuditStep::Begun { Value::Null } else { step.count.into() },
     })
+}
+
+fn hex_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn table(acts: &[(Place, AuditEntry)], now: UnixMillis) -> String {

@@ -3,12 +3,17 @@
 //! * `filter`: which letters are meant;
 //! * `list`: a page of them;
 //! * `show`: one of them in full, its `payload` as a person can read it;
-//! * `discard`: away with them, noted in the audit log.
+//! * `choice`: letters by id or by filter, for the commands that act on them;
+//! * `replay`: back to work with them, perhaps with a payload that a person edited (`edit`);
+//! * `discard`: away with them. Both are noted in the audit log.
 
+pub(crate) mod choice;
 pub(crate) mod discard;
+mod edit;
 pub(crate) mod filter;
 pub(crate) mod list;
-mod payload;
+pub(crate) mod payload;
+pub(crate) mod replay;
 pub(crate) mod show;
 
 use crate::exit::Failure;
@@ -17,7 +22,10 @@ use gristmill_broker::{Connection, QueueDefinition};
 use gristmill_job::{Envelope, QueueName, UnixMillis};
 
 /// The queues meant: the one that is named, or all.
-async fn queues(connection: &Connection, only: Option<&str>) -> Result<Vec<QueueDefinition>, Failure> {
+pub(crate) async fn queues(
+    connection: &Connection,
+    only: Option<&str>,
+) -> Result<Vec<QueueDefinition>, Failure> {
     let Some(only) = only else { return Ok(connection.queues().await?) };
     let name = QueueName::new(only).map_err(|error| Failure::Usage(error.to_string()))?;
     match connection.definition(&name).await? {
@@ -34,6 +42,11 @@ struct Graveyard {
 }
 
 impl Graveyard {
+    /// Nothing that is dead by now died later: nodes label deaths by their own clocks, which may be a little ahead.
+    fn latest(&self) -> UnixMillis {
+        UnixMillis(self.now.0 + 60_000)
+    }
+
     async fn look(connection: &Connection, queues: &[QueueDefinition]) -> Result<Self, Failure> {
         let (mut partitions, mut total, mut now) = (Vec::new(), 0, UnixMillis::default());
         for queue in queues {
@@ -50,7 +63,7 @@ impl Graveyard {
 }
 
 /// The letter of this id; `None` where there is none.
-async fn find(
+pub(crate) async fn find(
     connection: &Connection,
     queues: &[QueueDefinition],
     id: &str,
@@ -71,10 +84,10 @@ async fn find(
 }
 
 /// `None` where the envelope cannot be read, which may be why it is here.
-fn kind(envelope: &[u8]) -> Option<String> {
+pub(crate) fn kind(envelope: &[u8]) -> Option<String> {
     Envelope::decode(envelope, usize::MAX).ok().map(|envelope| envelope.kind.to_owned())
 }
 
-fn lossy(bytes: &[u8]) -> String {
+pub(crate) fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -5,12 +5,13 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain.
-//! * `enqueue`, `queues`, `dead`, `audit`, `doctor`, `dev`: a file per command, with a folder where it has parts.
+//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `dev`: a file per command, with a folder
+//!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
-//! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to enqueue or to discard, and
-//! what a person removes is noted in the audit log before it is done.
+//! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
+//! releases, skips or removes is noted in the audit log before it is done.
 
 mod args;
 mod audit;
@@ -19,10 +20,15 @@ mod dev;
 mod doctor;
 mod enqueue;
 pub mod exit;
+mod explain;
+mod history;
+mod keys;
+mod kinds;
 pub mod logging;
 pub mod node;
 mod output;
 mod queues;
+mod reason;
 pub mod settings;
 
 use args::{Arguments, Command, ConfigCommand, DeadCommand};
@@ -68,7 +74,11 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
         Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),
         Command::Dead(DeadCommand::Show(show)) => block_on(dead::show::command(&settings, show)),
+        Command::Dead(DeadCommand::Replay(replay)) => block_on(dead::replay::command(&settings, replay)),
         Command::Dead(DeadCommand::Discard(discard)) => block_on(dead::discard::command(&settings, discard)),
+        Command::Explain(explain) => block_on(explain::command(&settings, explain)),
+        Command::Keys(keys) => block_on(keys::command(&settings, keys)),
+        Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
         Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),

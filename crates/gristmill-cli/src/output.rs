@@ -108,6 +108,40 @@ pub(crate) fn age(duration: std::time::Duration) -> String {
     }
 }
 
+/// A moment of the past or the future, seen from `now`: `12s ago`, `in 3m 5s`.
+#[must_use]
+pub(crate) fn when(at: gristmill_job::UnixMillis, now: gristmill_job::UnixMillis) -> String {
+    match at > now {
+        true => format!("in {}", age(now.age_at(at))),
+        false => format!("{} ago", age(at.age_at(now))),
+    }
+}
+
+/// `name   value`, one a line; what a terminal would obey is made visible.
+#[derive(Default)]
+pub(crate) struct Lines(String);
+
+impl Lines {
+    pub(crate) fn put(&mut self, name: &str, value: &str) {
+        if !self.0.is_empty() {
+            self.0.push('\n');
+        }
+        self.0.push_str(&format!("{:<13}{}", visible(name), visible(value)));
+    }
+
+    pub(crate) fn block(&mut self, text: &str) {
+        for line in text.lines() {
+            self.0.push_str(&format!("\n  {}", visible(line)));
+        }
+    }
+
+    /// All of it, without a line end behind the last one.
+    #[must_use]
+    pub(crate) fn text(self) -> String {
+        self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

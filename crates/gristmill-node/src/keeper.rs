@@ -128,6 +128,7 @@ impl Act {
             filter: format!("queue={} older than {} ms", kept.queue.name, kept.max_age.as_millis()),
             reason: "beyond dead_max_age_ms".into(),
             count: 0,
+            original: None,
         };
         Self { entry, begun: false }
     }

@@ -12,6 +12,7 @@ pub(crate) mod alone;
 pub(crate) mod execution;
 pub(crate) mod panics;
 pub(crate) mod run_queue;
+pub(crate) mod slot;
 pub(crate) mod stealable;
 pub(crate) mod watch;
 pub(crate) mod watched;

@@ -1,7 +1,8 @@
 -- census: counts what the partition holds, and repairs what waits for nothing: holds whose letter is gone, lines of no job.
 -- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)  4 returned (sorted set)  5 dead bodies (hash)  6 held (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 cursor of the held keys and 5 of the lines, '0' first
--- Reply {'ok', claimed jobs, returned jobs, next cursor of the held keys, of the lines, holds removed, lines removed}
+-- Reply {'ok', claimed jobs, returned jobs, next cursor of the held keys, of the lines, holds removed, lines removed,
+--   changes}
 --       | {'already'} | {'fenced', ..} | {'gap', number}
 --   The owner compares the counts with its lanes: one that differs has lost sight of a job, and its tenure ends.
 -- Repeated: 'already', and nothing is counted; the next one will.
@@ -30,4 +31,5 @@ for n = 1, #state[2], 2 do
     or redis.pcall('XRANGE', KEYS[2], place, place)[1])
   if not job then lines = lines + redis.call('HDEL', KEYS[3], place) end
 end
-return {'ok', pending[1], redis.call('ZCARD', KEYS[4]), held[1], state[1], holds, lines}
+return {'ok', pending[1], redis.call('ZCARD', KEYS[4]), held[1], state[1], holds, lines,
+  redis.call('HGET', KEYS[1], 'changes') or '0'}

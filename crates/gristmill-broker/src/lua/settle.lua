@@ -35,7 +35,7 @@ local function leave_returned(place, dies)
   redis.call('ZREM', KEYS[7], place)
   redis.call('HDEL', KEYS[8], place)
   redis.call('HDEL', KEYS[3], place)
-  if not dies then redis.call('HDEL', KEYS[9], place) end -- A letter may be replayed once more.
+  if not dies then redis.pcall('HDEL', KEYS[9], place) end -- A letter may be replayed once more.
 end
 local function standing(place)
   return claimed(place) and 'at_turn ' .. turn_of(place) or 'gone'

@@ -1,11 +1,12 @@
 //! Plain reads as in [`crate::inspect`], what only tests look at, and what a test may break.
 
 use super::Model;
-use super::partition::{Entity, Partition};
+use super::partition::{Entity, Hold, Job, Partition};
 use crate::fence::{Fence, Incarnation};
 use crate::inspect::{DeadView, EntityView, PartitionView};
 use crate::keys::{PartitionKeys, QueueDefinition};
 use crate::state::StateLine;
+use bytes::Bytes;
 use gristmill_job::{DeadLetter, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
 
 /// An outbox entry: its id, and the job and where it goes, or why it cannot be read.
@@ -51,7 +52,7 @@ impl Model {
     #[must_use]
     pub fn entity(&self, queue: &QueueDefinition, key: &[u8]) -> Option<EntityView> {
         let keys = queue.partition(partition_of(key, queue.partitions));
-        let key = Key::from_stored(bytes::Bytes::copy_from_slice(key));
+        let key = Key::from_stored(Bytes::copy_from_slice(key));
         match self.seen_partition(&keys)?.entities.get(&key)? {
             Entity::Spoiled => None,
             Entity::Is { version, state, deleted, changes } => Some(EntityView {
@@ -121,9 +122,7 @@ impl Model {
     pub fn jobs(&self, keys: &PartitionKeys) -> Vec<(Place, JobId, Option<String>)> {
         let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
         let pending = partition.stream.pending();
-        let job = |(place, job): (&Place, &super::partition::Job)| {
-            (*place, job.id.clone(), pending.get(place).cloned())
-        };
+        let job = |(place, job): (&Place, &Job)| (*place, job.id.clone(), pending.get(place).cloned());
         partition.stream.entries().iter().map(job).collect()
     }
 
@@ -135,7 +134,7 @@ impl Model {
 
     /// The dead letter for which the lane of a key waits, and since when.
     #[must_use]
-    pub fn hold(&self, keys: &PartitionKeys, key: &Key) -> Option<(String, UnixMillis)> {
+    pub fn hold_of(&self, keys: &PartitionKeys, key: &Key) -> Option<(String, UnixMillis)> {
         let hold = self.seen_partition(keys)?.held.get(key)?;
         Some((hold.letter.clone(), UnixMillis(hold.since_ms)))
     }
@@ -157,6 +156,34 @@ impl Model {
     pub fn states(&self, keys: &PartitionKeys) -> Vec<(Place, StateLine)> {
         let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
         partition.state.iter().map(|(place, line)| (*place, line.clone())).collect()
+    }
+
+    /// Jobs that came back from the dead, in order of place, with the value of `changes` at their return.
+    #[must_use]
+    pub fn returned(&self, keys: &PartitionKeys) -> Vec<(Place, u64, EncodedJob)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        let job = |(place, (at, job)): (&Place, &(u64, Job))| {
+            let (id, key, envelope) = (job.id.clone(), job.key.clone(), job.envelope.clone());
+            (*place, *at, EncodedJob { id, key, envelope, own_id: false })
+        };
+        partition.returned.iter().map(job).collect()
+    }
+
+    /// First envelopes of jobs that were replayed with another, in order of place.
+    #[must_use]
+    pub fn originals(&self, keys: &PartitionKeys) -> Vec<(Place, Bytes)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        partition.originals.iter().map(|(place, envelope)| (*place, envelope.clone())).collect()
+    }
+
+    /// Keys whose lanes wait for a person, each with its `<letter> <since ms> <place>`.
+    #[must_use]
+    pub fn held(&self, keys: &PartitionKeys) -> Vec<(Key, String)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        let hold = |(key, hold): (&Key, &Hold)| {
+            (key.clone(), format!("{} {} {}", hold.letter, hold.since_ms, hold.place))
+        };
+        partition.held.iter().map(hold).collect()
     }
 
     /// How a producer's id stands (`waiting <place>`, `applied`, `stale`, `dead <letter>`), and until when that is
@@ -189,6 +216,46 @@ impl Model {
     /// Puts a value of another type where this entity's state belongs: its jobs are answered `rejected`.
     pub fn spoil_entity(&mut self, keys: &PartitionKeys, key: &Key) {
         self.partition(keys).entities.insert(key.clone(), Entity::Spoiled);
+    }
+
+    /// Brings a job back from the dead with this line, as a replay does; `original` is its envelope before an edit. The
+    /// value of `changes` is the answer.
+    pub fn come_back(
+        &mut self,
+        keys: &PartitionKeys,
+        place: Place,
+        job: &EncodedJob,
+        line: StateLine,
+        original: Option<Bytes>,
+    ) -> u64 {
+        let partition = self.partition(keys);
+        partition.lease.changes += 1;
+        let changes = partition.lease.changes;
+        let job = Job { id: job.id.clone(), key: job.key.clone(), envelope: job.envelope.clone() };
+        partition.returned.insert(place, (changes, job));
+        partition.write_state(place, line);
+        if let Some(original) = original {
+            partition.originals.entry(place).or_insert(original);
+        }
+        changes
+    }
+
+    /// Writes what is stored about a job, whether it is there or not.
+    pub fn set_line(&mut self, keys: &PartitionKeys, place: Place, line: StateLine) {
+        self.partition(keys).write_state(place, line);
+    }
+
+    /// Holds a key, whether its letter is there or not.
+    pub fn put_hold(
+        &mut self,
+        keys: &PartitionKeys,
+        key: &Key,
+        letter: &str,
+        since: UnixMillis,
+        place: Place,
+    ) {
+        let hold = Hold { letter: letter.to_owned(), since_ms: since.0, place };
+        self.partition(keys).held.insert(key.clone(), hold);
     }
 
     /// Limits the length of a partition, in jobs; 0 is no limit. Undone by the next create.

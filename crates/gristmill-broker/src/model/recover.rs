@@ -152,6 +152,7 @@ impl Partition {
             cursors: (0, 0),
             holds_removed,
             lines_removed: (lines - self.state.len()) as u64,
+            changes: self.lease.changes,
         }))
     }
 }

@@ -41,6 +41,9 @@ impl Partition {
         let mut gone = BTreeSet::new();
         for place in places {
             let back = self.returned.contains_key(&place);
+            if first && self.turn_of(place) == 0 {
+                self.state.remove(&place);
+            }
             let stands = match first {
                 false => self.is_claimed(place),
                 true => self.turn_of(place) == 0 && (back || self.stream.acknowledge(place)),
@@ -52,7 +55,6 @@ impl Partition {
                     } else {
                         self.stream.delete(place);
                     }
-                    self.state.remove(&place);
                 }
                 true => {}
                 false => drop(gone.insert(place)),

@@ -1,12 +1,15 @@
 //! What the differential test cannot decide: time.
 
 use super::Model;
+use crate::absolve::Absolved;
 use crate::call::{Answer, Call, Guard};
 use crate::enqueue::{Accepted, CALL_MARK_LIFE, EnqueueAnswer};
 use crate::fence::{Epoch, Fence, Incarnation};
 use crate::keys::QueueDefinition;
 use crate::lease::acquire::{Acquire, Acquired, Before};
 use crate::settle::{Settle, Settled, Verdict};
+use crate::start::{How, Marked, Start};
+use crate::state::{StateLine, Suspicion, Why};
 use bytes::Bytes;
 use gristmill_job::{EncodedJob, JobId, Key, Place, QueueName, UnixMillis};
 use std::time::Duration;
@@ -170,4 +173,96 @@ fn a_call_on_a_history_that_lacks_its_predecessor_is_a_gap() {
     let gap = Answer::Refused(crate::fence::Refusal::Gap { last: 1 });
     assert_eq!(world.call(&a, 3, &Call::hand_back(vec![place])), gap);
     assert_eq!(world.model, older, "nothing was written");
+}
+
+/// V28 to V32 at the clock's hand: two deaths until it runs alone, the third is charged, at the time it was found.
+#[test]
+fn a_poison_job_is_charged_from_its_third_death_on_and_the_charge_can_be_taken_back() {
+    let mut world = World::new();
+    let Accepted::At(place) = world.enqueue("c") else { panic!("not accepted") };
+    let keys = world.queue.partition(0);
+    let mut owner = world.granted("a~1", Epoch(0));
+    world.call(&owner, 1, &Call::Claim { count: 9 });
+    let mut number = 1;
+    let deaths = [
+        (None, Suspicion::Weak, 0),
+        (Some(How::Beside), Suspicion::Strong, 0),
+        (Some(How::Alone), Suspicion::Strong, 1),
+        (Some(How::Alone), Suspicion::Strong, 2),
+    ];
+    for ((how, suspicion, charges), next) in deaths.into_iter().zip(["b~1", "c~1", "d~1", "e~1"]) {
+        if let Some(how) = how {
+            number += 1;
+            let start = Call::Start(vec![Start { place, turn: 0, how }]);
+            assert_eq!(world.call(&owner, number, &start), Answer::Started(vec![Marked::Started]));
+        }
+        world.pass(5_000);
+        let dead = std::mem::replace(&mut owner, world.granted(next, Epoch(0)));
+        number = 1;
+        let recover = Call::Recover { cursor: Place::ZERO, count: 9 };
+        let Answer::Recovered { entries, .. } = world.call(&owner, number, &recover) else { panic!() };
+        let line = entries[0].state.line().unwrap();
+        assert_eq!((line.suspicion, line.crashes.len(), &line.mark), (suspicion, charges, &None), "{next}");
+        assert_eq!(line.interrupted, how.is_some());
+        if let Some(crash) = line.crashes.last() {
+            assert_eq!((&crash.fence, crash.turn, crash.at), (&dead, 0, UnixMillis(world.now_ms)));
+            assert_eq!(world.model.absolve(&keys, &owner, 0, place), Absolved::Mine);
+        }
+    }
+    let line = world.model.state(&keys, place).unwrap();
+    for crash in &line.crashes {
+        assert_eq!(world.model.absolve(&keys, &crash.fence, crash.turn, place), Absolved::Absolved);
+        assert_eq!(world.model.absolve(&keys, &crash.fence, crash.turn, place), Absolved::Nothing);
+    }
+    let left = StateLine { crashes: Vec::new(), ..line };
+    assert_eq!(world.model.state(&keys, place), Some(left), "the suspicion stays");
+}
+
+/// A job that came back waits by the same clock as any other, and is told of until its verdict.
+#[test]
+fn a_returned_job_waits_its_time_and_comes_again_to_every_owner() {
+    let mut world = World::new();
+    let keys = world.queue.partition(0);
+    let place = Place { ms: 5, seq: 1 };
+    let job = EncodedJob {
+        id: JobId::new("id").unwrap(),
+        key: Key::new("key").unwrap(),
+        envelope: Bytes::from_static(b"edited"),
+        own_id: true,
+    };
+    let line = StateLine { turn: 1, replays: 1, ..StateLine::default() };
+    let changes = world.model.come_back(&keys, place, &job, line, Some(Bytes::from_static(b"first")));
+    assert_eq!(changes, 1);
+    let a = world.granted("a~1", Epoch(0));
+    let settle = |turn, verdict| {
+        Call::Settle(vec![Settle {
+            place,
+            turn,
+            id: job.id.clone(),
+            key: job.key.clone(),
+            marked: true,
+            verdict,
+        }])
+    };
+    let delay = Duration::from_secs(60);
+    let history = Bytes::from_static(b"h");
+    let retry =
+        settle(1, Verdict::Retry { attempts: 1, delay, why: Why::Snooze, interrupted: false, history });
+    let first = |settled| Answer::Settled { jobs: vec![settled], first: true };
+    assert_eq!(world.call(&a, 1, &retry), first(Settled::Retried));
+    let take = Call::Take { after: 0, count: 9, cursor: 0 };
+    let Answer::Taken(taken) = world.call(&a, 2, &take) else { panic!() };
+    assert_eq!((taken.entries[0].state.due_in, taken.last), (delay, 1));
+    world.pass(59_999);
+    let b = world.granted("b~1", Epoch(0));
+    let Answer::Taken(taken) = world.call(&b, 1, &take) else { panic!() };
+    assert_eq!(taken.entries[0].state.due_in, Duration::from_millis(1));
+    world.pass(1);
+    let loaded = world.model.load(&keys, &[place]).remove(0).1.unwrap();
+    assert_eq!((loaded.state.due_in, loaded.state.turn(), loaded.returned), (Duration::ZERO, 2, true));
+    assert_eq!(world.model.originals(&keys).len(), 1);
+    let done = settle(2, Verdict::Done { version: 0, entity: None, emits: Vec::new() });
+    assert_eq!(world.call(&b, 2, &done), first(Settled::Done));
+    assert_eq!((world.model.returned(&keys), world.model.originals(&keys)), (Vec::new(), Vec::new()));
+    assert_eq!(world.call(&b, 3, &done), first(Settled::Gone));
 }

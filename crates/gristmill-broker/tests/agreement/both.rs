@@ -20,9 +20,9 @@ use gristmill_testkit::server::Server;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-struct Tenure {
-    real: Fence,
-    model: Fence,
+pub(crate) struct Tenure {
+    pub(crate) real: Fence,
+    pub(crate) model: Fence,
     sent: u64,
 }
 
@@ -42,14 +42,14 @@ pub(crate) struct Both {
     pub(crate) given: [Given; 2],
     pub(crate) heard: Vec<&'static str>,
     pub(crate) jobs: Vec<Known>,
-    tenures: [Vec<Tenure>; ACTORS],
+    pub(crate) tenures: [Vec<Tenure>; ACTORS],
     calls: u64,
     last_jobs: Vec<EncodedJob>,
 }
 
-type Outcome = Result<(), String>;
+pub(crate) type Outcome = Result<(), String>;
 
-fn agree<T: PartialEq + std::fmt::Debug>(real: T, model: T) -> Result<T, String> {
+pub(crate) fn agree<T: PartialEq + std::fmt::Debug>(real: T, model: T) -> Result<T, String> {
     if real == model {
         return Ok(real);
     }
@@ -144,6 +144,14 @@ impl Both {
             }
             Operation::Discard { letters, window } => self.discard(letters, *window).await,
             Operation::Announce { who, ttl, draining } => self.announce(*who, *ttl, *draining).await,
+            Operation::Succeed { .. } => Err("to be asked in its steps".to_owned()),
+            Operation::ComeBack { nth, turn, edited, strong } => {
+                self.come_back(*nth, *turn, *edited, *strong)
+            }
+            Operation::Line { job, line } => self.line(*job, line),
+            Operation::Hold { key: number } => self.hold(*number),
+            Operation::Absolve { run, turn, job } => self.absolve(*run, *turn, *job).await,
+            Operation::Load { jobs } => self.load(jobs).await,
             Operation::SpoilEntity { key: number } => {
                 self.model.spoil_entity(&self.keys, &key(*number));
                 self.raw(&[b"SET".to_vec(), self.keys.entity(key(*number).as_bytes()), b"x".to_vec()])
@@ -159,7 +167,7 @@ impl Both {
         }
     }
 
-    fn raw(&mut self, command: &[Vec<u8>]) -> Outcome {
+    pub(crate) fn raw(&mut self, command: &[Vec<u8>]) -> Outcome {
         self.raw.command(command).map(drop).map_err(|error| error.to_string())
     }
 
@@ -241,7 +249,7 @@ impl Both {
         Ok(())
     }
 
-    fn hear(&mut self, word: &'static str) -> Outcome {
+    pub(crate) fn hear(&mut self, word: &'static str) -> Outcome {
         self.heard.push(word);
         Ok(())
     }
@@ -301,7 +309,7 @@ impl Both {
         self.hear(word)
     }
 
-    fn tenure(&mut self, who: usize, ago: usize) -> Option<&mut Tenure> {
+    pub(crate) fn tenure(&mut self, who: usize, ago: usize) -> Option<&mut Tenure> {
         let count = self.tenures[who].len();
         self.tenures[who].get_mut(count.checked_sub(ago + 1)?)
     }
@@ -395,6 +403,9 @@ impl Both {
         for (answer, given) in [&real, &model].into_iter().zip(&mut self.given) {
             if let Answer::Recovered { next, .. } = answer {
                 given.cursors[who] = *next;
+            }
+            if let Answer::Taken(taken) = answer {
+                given.taken[who] = taken.last;
             }
         }
         let (real, model) = (self.given[0].answer(real), self.given[1].answer(model));

@@ -4,7 +4,8 @@ use crate::both::{Both, id, key};
 use crate::given::{Given, rounded};
 use crate::plan::{IDS, KEYS};
 use gristmill_broker::inspect::PartitionView;
-use gristmill_broker::{Fence, Incarnation, StateLine};
+use gristmill_broker::returned::Returned;
+use gristmill_broker::{Fence, Incarnation, JobState, StateLine};
 use gristmill_job::{Place, UnixMillis};
 use gristmill_testkit::server::Reply;
 use std::collections::BTreeMap;
@@ -37,6 +38,7 @@ pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
     agree("the outbox", without_ids(real), without_ids(both.model.outbox(&both.keys, 1000)))?;
     stream(both)?;
     states(both)?;
+    beside(both)?;
     marks(both)?;
     lease(both)
 }
@@ -113,6 +115,57 @@ fn states(both: &mut Both) -> Result<(), String> {
         .map(|(place, stored)| (both.given[1].place_text(&place.to_string()), Some(line(1, stored))))
         .collect();
     agree("states", real, model)
+}
+
+/// What lies beside the stream: returned jobs, first envelopes, held keys.
+fn beside(both: &mut Both) -> Result<(), String> {
+    let keys = both.keys.clone();
+    let shown = |both: &Both, side: usize, place: &str| both.given[side].place_text(place);
+    let scores = ask(both, &[b"ZRANGE", keys.returned.as_bytes(), b"0", b"-1", b"WITHSCORES"])?;
+    let bodies = pairs(both, &keys.returned_bodies)?;
+    let mut real = Vec::new();
+    for pair in items(&scores).chunks(2) {
+        let place = text(pair.first()).to_owned();
+        let record = bodies.get(place.as_bytes()).cloned().unwrap_or_default();
+        let entry = Returned::entry(&record, Place::ZERO, JobState::default());
+        let job = (entry.id, entry.key, entry.envelope);
+        real.push((pair[1].as_int().unwrap_or_default() as u64, shown(both, 0, &place), job));
+    }
+    let returned = both.model.returned(&keys).into_iter();
+    let model: Vec<_> = returned
+        .map(|(place, at, job)| (at, shown(both, 1, &place.to_string()), (job.id, job.key, job.envelope)))
+        .collect();
+    agree("records of returned jobs", bodies.len(), model.len())?;
+    agree("returned jobs", real, sorted(model))?;
+
+    let real = pairs(both, &keys.originals)?.into_iter();
+    let real: Vec<_> =
+        real.map(|(place, envelope)| (shown(both, 0, &String::from_utf8_lossy(&place)), envelope)).collect();
+    let model = both.model.originals(&keys).into_iter();
+    let model = model.map(|(place, envelope)| (shown(both, 1, &place.to_string()), envelope.to_vec()));
+    agree("first envelopes", sorted(real), sorted(model.collect()))?;
+
+    let hold = |both: &Both, side: usize, hold: &str| match hold.rsplit_once(' ') {
+        Some((letter, place)) => format!("{letter} {}", shown(both, side, place)),
+        None => hold.to_owned(),
+    };
+    let real = pairs(both, &keys.held)?.into_iter();
+    let real: Vec<_> =
+        real.map(|(key, held)| (key, hold(both, 0, &String::from_utf8_lossy(&held)))).collect();
+    let model = both.model.held(&keys).into_iter();
+    let model = model.map(|(key, held)| (key.as_bytes().to_vec(), hold(both, 1, &held))).collect();
+    agree("held keys", real, model)
+}
+
+fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list
+}
+
+/// A hash, in order of its fields.
+fn pairs(both: &mut Both, key: &str) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, String> {
+    let all = ask(both, &[b"HGETALL", key.as_bytes()])?;
+    Ok(items(&all).chunks(2).map(|pair| (bytes(&pair[0]).to_vec(), bytes(&pair[1]).to_vec())).collect())
 }
 
 fn marks(both: &mut Both) -> Result<(), String> {

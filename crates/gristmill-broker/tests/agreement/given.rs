@@ -15,6 +15,7 @@ pub(crate) struct Given {
     epochs: Vec<Epoch>,
     pub(crate) before: [Before; ACTORS],
     pub(crate) cursors: [Place; ACTORS],
+    pub(crate) taken: [u64; ACTORS],
 }
 
 impl Given {
@@ -45,7 +46,7 @@ impl Given {
         place.parse().map_or_else(|_| place.to_owned(), |place| self.place(place).to_string())
     }
 
-    fn entry(&self, mut entry: Entry) -> Entry {
+    pub(crate) fn entry(&self, mut entry: Entry) -> Entry {
         entry.place = self.place(entry.place);
         if let Some(line) = entry.state.line() {
             let now_ms = line.due_ms.saturating_sub(entry.state.due_in.as_millis() as u64);
@@ -77,6 +78,11 @@ impl Given {
                 entries: entries.into_iter().map(|e| self.entry(e)).collect(),
                 next: self.place(next),
             },
+            Answer::Taken(mut taken) => {
+                taken.entries = taken.entries.into_iter().map(|e| self.entry(e)).collect();
+                taken.held.sort_unstable();
+                Answer::Taken(taken)
+            }
             Answer::Settled { jobs, first } => {
                 let job = |job| match job {
                     // The servers' words differ between releases.

@@ -2,7 +2,9 @@
 
 use crate::plan;
 use gristmill_broker::call::Answer;
-use gristmill_broker::{Refusal, Settled};
+use gristmill_broker::start::Marked;
+use gristmill_broker::state::Suspicion;
+use gristmill_broker::{Entry, Refusal, Settled};
 use gristmill_job::Place;
 
 /// The words of one answer to a numbered call.
@@ -25,6 +27,13 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
         plan::Call::HandBack { .. } => "hand_back:done",
         plan::Call::Forward { .. } if refused => "forward:refused",
         plan::Call::Forward { .. } => "forward:done",
+        plan::Call::Take { .. } if refused => "take:refused",
+        plan::Call::Take { .. } if already => "take:already",
+        plan::Call::Take { .. } => "take:taken",
+        plan::Call::Start { .. } if refused => "start:refused",
+        plan::Call::Start { .. } => "start:answered",
+        plan::Call::Census if refused => "census:refused",
+        plan::Call::Census => "census:answered",
         plan::Call::Release if refused => "release:refused",
         plan::Call::Release => "release:done",
     });
@@ -37,6 +46,7 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
                 true => "recover:of another",
                 false => "recover:handed back",
             }));
+            heard.extend(entries.iter().map(|entry| found("recover", entry)));
         }
         Answer::Settled { jobs, first } => {
             heard.push(if *first { "settle:first" } else { "settle:repeat" });
@@ -52,6 +62,50 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
                 Settled::Rejected(_) => "settled:rejected",
             }));
         }
+        Answer::Taken(taken) => {
+            if taken.more {
+                heard.push("take:more");
+            }
+            if !taken.held.is_empty() {
+                heard.push("take:held");
+            }
+            heard.extend(taken.entries.iter().map(|entry| found("take", entry)));
+        }
+        Answer::Started(marked) => heard.extend(marked.iter().map(|marked| match marked {
+            Marked::Started => "marked:started",
+            Marked::Gone => "marked:gone",
+            Marked::AtTurn(_) => "marked:at_turn",
+        })),
+        Answer::Counted(None) => heard.push("census:already"),
+        Answer::Counted(Some(census)) => {
+            heard.push("census:counted");
+            if census.holds_removed > 0 {
+                heard.push("census:holds removed");
+            }
+            if census.lines_removed > 0 {
+                heard.push("census:lines removed");
+            }
+            if census.returned > 0 {
+                heard.push("census:returned");
+            }
+        }
         _ => {}
+    }
+}
+
+/// How a job stands that was recovered or taken.
+fn found(how: &str, entry: &Entry) -> &'static str {
+    let line = entry.state.line().cloned().unwrap_or_default();
+    match (how, line.mark.is_some(), line.crashes.is_empty(), line.suspicion) {
+        ("recover", true, ..) => "recover:marked still",
+        ("recover", _, false, _) => "recover:charged",
+        ("recover", _, _, Suspicion::None) => "recover:unsuspected",
+        ("recover", _, _, Suspicion::Weak) => "recover:weak",
+        ("recover", _, _, Suspicion::Strong) => "recover:strong",
+        (_, true, ..) => "take:marked still",
+        (_, _, false, _) => "take:charged",
+        (_, _, _, Suspicion::None) => "take:unsuspected",
+        (_, _, _, Suspicion::Weak) => "take:weak",
+        (_, _, _, Suspicion::Strong) => "take:strong",
     }
 }

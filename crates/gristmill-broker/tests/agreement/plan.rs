@@ -1,5 +1,7 @@
 //! What may be asked, and how it is drawn.
 
+use gristmill_broker::start::How;
+use gristmill_broker::state::Why;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -43,6 +45,7 @@ pub(crate) enum Operation {
         answered_ahead: u64,
     },
     Call {
+        /// [`OWNER`] is whoever owns it then.
         who: usize,
         tenures_ago: usize,
         number: Number,
@@ -57,6 +60,39 @@ pub(crate) enum Operation {
         who: usize,
         ttl: Option<Span>,
         draining: bool,
+    },
+    /// The owner dies, and another builds its lanes.
+    Succeed {
+        who: usize,
+        ttl: Span,
+        count: usize,
+    },
+    /// A job that is nowhere any more comes back from the dead, counted from the newest; or one of another time.
+    ComeBack {
+        nth: Option<usize>,
+        turn: u32,
+        edited: bool,
+        /// It died `crashed`.
+        strong: bool,
+    },
+    /// Writes a line by hand, of a job or of none.
+    Line {
+        job: Option<Which>,
+        line: Line,
+    },
+    /// Writes a hold by hand that names no letter.
+    Hold {
+        key: u8,
+    },
+    Absolve {
+        /// Whose tenure and how long ago; else the run that its line names.
+        run: Option<(usize, usize)>,
+        /// Else the turn it stands at, or that its line names.
+        turn: Option<u32>,
+        job: Which,
+    },
+    Load {
+        jobs: Vec<Which>,
     },
     SpoilEntity {
         key: u8,
@@ -126,7 +162,17 @@ pub(crate) enum Call {
     },
     HandBack {
         jobs: Vec<Which>,
+        stopped: usize,
     },
+    Take {
+        go_on: bool,
+        count: usize,
+    },
+    /// Each with its turn, else the one it stands at.
+    Start {
+        starts: Vec<(Which, Option<u32>, How)>,
+    },
+    Census,
     /// Outbox entries counted from the oldest.
     Forward {
         entries: Vec<usize>,
@@ -134,10 +180,23 @@ pub(crate) enum Call {
     Release,
 }
 
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) turn: u32,
+    pub(crate) suspicion: u8,
+    pub(crate) interrupted: bool,
+    pub(crate) asked: bool,
+    /// Whose, of which tenure, and whether alone.
+    pub(crate) mark: Option<(usize, usize, bool)>,
+    pub(crate) charges: Vec<(usize, u32)>,
+}
+
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Which {
     /// Of those that are claimed, the oldest first.
     Claimed(usize),
+    /// Of those that came back from the dead, the oldest first.
+    Returned(usize),
     /// Of all that ever were, the newest first.
     Any(usize),
 }
@@ -155,18 +214,19 @@ pub(crate) struct Settle {
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Done { version: u64, entity: Option<Option<u8>>, emits: usize },
-    Retry { attempts: u32, delay: Span },
+    Retry { attempts: u32, delay: Span, why: Why, history: Vec<u8> },
     Discard,
-    Dead { letter: u8, at_ms: u64 },
+    Dead { letter: u8, at_ms: u64, hold: bool, acknowledged: bool },
 }
 
 pub(crate) const ACTORS: usize = 3;
+pub(crate) const OWNER: usize = ACTORS;
 pub(crate) const KEYS: u8 = 2;
 pub(crate) const IDS: u8 = 4;
 pub(crate) const LETTERS: u8 = 3;
 
 pub(crate) fn sequence() -> impl Strategy<Value = Vec<Operation>> {
-    vec(operation(), 1..60)
+    vec(operation(), 1..70)
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -177,15 +237,23 @@ fn operation() -> impl Strategy<Value = Operation> {
         20 => enqueue(),
         2 => (who(), span(), knows()).prop_map(|(who, ttl, knows)| Operation::Acquire { who, ttl, knows }),
         8 => (who(), span()).prop_map(|(who, ttl)| Operation::Take { who, ttl }),
-        6 => (who(), span()).prop_map(|(who, stands)| Operation::Want { who, stands }),
+        5 => (who(), span()).prop_map(|(who, stands)| Operation::Want { who, stands }),
         3 => (who(), ago(), span(), prop_oneof![5 => Just(0), 1 => Just(9u64)]).prop_map(
             |(who, tenures_ago, ttl, answered_ahead)| Operation::Renew { who, tenures_ago, ttl, answered_ahead }),
-        60 => (who(), ago(), number(), call()).prop_map(
+        60 => (prop_oneof![2 => Just(OWNER), 1 => who()], ago(), number(), call()).prop_map(
             |(who, tenures_ago, number, call)| Operation::Call { who, tenures_ago, number, call }),
         2 => (who(), proptest::option::of(span()), any::<bool>())
             .prop_map(|(who, ttl, draining)| Operation::Announce { who, ttl, draining }),
         1 => (0..KEYS).prop_map(|key| Operation::SpoilEntity { key }),
-        6 => (vec((0..LETTERS, names()), 1..4), span())
+        8 => (who(), span(), 1..5usize).prop_map(|(who, ttl, count)| Operation::Succeed { who, ttl, count }),
+        8 => (proptest::option::of(0..4usize), 1..4u32, any::<bool>(), proptest::bool::weighted(0.2))
+            .prop_map(|(nth, turn, edited, strong)| Operation::ComeBack { nth, turn, edited, strong }),
+        3 => (proptest::option::weighted(0.7, which()), line()).prop_map(|(job, line)| Operation::Line { job, line }),
+        1 => (0..KEYS).prop_map(|key| Operation::Hold { key }),
+        8 => (proptest::option::weighted(0.2, (0..ACTORS, 0..3usize)), turn(), which())
+            .prop_map(|(run, turn, job)| Operation::Absolve { run, turn, job }),
+        2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
+        4 => (vec((0..LETTERS, names()), 1..4), span())
             .prop_map(|(letters, window)| Operation::Discard { letters, window }),
     ]
 }
@@ -230,20 +298,53 @@ fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         10 => (1..5usize).prop_map(|count| Call::Claim { count }),
         6 => (proptest::bool::weighted(0.3), 1..4usize).prop_map(|(go_on, count)| Call::Recover { go_on, count }),
-        20 => (span(), vec(settle(), 1..5)).prop_map(|(window, jobs)| Call::Settle { window, jobs }),
-        3 => vec(which(), 0..4).prop_map(|jobs| Call::HandBack { jobs }),
+        32 => (span(), vec(settle(), 1..5)).prop_map(|(window, jobs)| Call::Settle { window, jobs }),
+        3 => (vec(which(), 0..4), 0..4usize).prop_map(|(jobs, stopped)| Call::HandBack { jobs, stopped }),
+        6 => (proptest::bool::weighted(0.3), 1..4usize).prop_map(|(go_on, count)| Call::Take { go_on, count }),
+        18 => vec((which(), turn(), how()), 1..4).prop_map(|starts| Call::Start { starts }),
+        2 => Just(Call::Census),
         2 => vec(0..4usize, 0..3).prop_map(|entries| Call::Forward { entries }),
         1 => Just(Call::Release),
     ]
 }
 
 fn which() -> impl Strategy<Value = Which> {
-    prop_oneof![6 => (0..4usize).prop_map(Which::Claimed), 1 => (0..12usize).prop_map(Which::Any)]
+    prop_oneof![
+        6 => (0..4usize).prop_map(Which::Claimed),
+        2 => (0..3usize).prop_map(Which::Returned),
+        1 => (0..12usize).prop_map(Which::Any),
+    ]
+}
+
+fn turn() -> impl Strategy<Value = Option<u32>> {
+    prop_oneof![8 => Just(None), 1 => (0..3u32).prop_map(Some)]
+}
+
+fn how() -> impl Strategy<Value = How> {
+    prop_oneof![Just(How::Beside), Just(How::Alone), Just(How::Look)]
+}
+
+fn line() -> impl Strategy<Value = Line> {
+    let mark = (0..ACTORS, 0..2usize, any::<bool>());
+    let parts = (0..3u32, 0..3u8, any::<bool>(), any::<bool>(), proptest::option::of(mark));
+    (parts, vec((0..ACTORS, 0..2u32), 0..3)).prop_map(
+        |((turn, suspicion, interrupted, asked, mark), charges)| Line {
+            turn,
+            suspicion,
+            interrupted,
+            asked,
+            mark,
+            charges,
+        },
+    )
+}
+
+fn why() -> impl Strategy<Value = Why> {
+    prop_oneof![Just(Why::Nothing), Just(Why::Retry), Just(Why::Snooze), Just(Why::Budget), Just(Why::Kind)]
 }
 
 fn settle() -> impl Strategy<Value = Settle> {
-    let turn = prop_oneof![8 => Just(None), 1 => (0..3u32).prop_map(Some)];
-    (which(), turn, proptest::bool::weighted(0.1), verdict())
+    (which(), turn(), proptest::bool::weighted(0.1), verdict())
         .prop_map(|(job, turn, wrong_mark, verdict)| Settle { job, turn, wrong_mark, verdict })
 }
 
@@ -255,8 +356,10 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         3 => Just(Verdict::Done { version: 0, entity: None, emits: 0 }),
         4 => (version, proptest::option::weighted(0.8, proptest::option::weighted(0.8, any::<u8>())), 0..3usize)
             .prop_map(|(version, entity, emits)| Verdict::Done { version, entity, emits }),
-        2 => (0..5u32, span()).prop_map(|(attempts, delay)| Verdict::Retry { attempts, delay }),
+        3 => (0..5u32, span(), why(), vec(any::<u8>(), 0..6)).prop_map(
+            |(attempts, delay, why, history)| Verdict::Retry { attempts, delay, why, history }),
         1 => Just(Verdict::Discard),
-        1 => (0..LETTERS, 0..3u64).prop_map(|(letter, at_ms)| Verdict::Dead { letter, at_ms }),
+        2 => (0..LETTERS, 0..3u64, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(
+            |(letter, at_ms, hold, acknowledged)| Verdict::Dead { letter, at_ms, hold, acknowledged }),
     ]
 }

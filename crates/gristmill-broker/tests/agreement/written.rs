@@ -4,7 +4,7 @@ use crate::both::{Both, Known, key, time};
 use crate::plan::{self, Which};
 use bytes::Bytes;
 use gristmill_broker::call::Call;
-use gristmill_broker::state::Why;
+use gristmill_broker::start::Start;
 use gristmill_broker::{Emit, Settle, Verdict};
 use gristmill_job::{DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Place, QueueName, UnixMillis};
 
@@ -25,7 +25,24 @@ impl Both {
                     jobs.iter().filter_map(|job| self.settle(side, self.which(job.job)?, job)).collect(),
                 )
             }),
-            plan::Call::HandBack { jobs } => [0, 1].map(|side| Call::hand_back(places(jobs, side))),
+            plan::Call::HandBack { jobs, stopped } => [0, 1].map(|side| {
+                let places: Vec<Place> = places(jobs, side);
+                let stopped = (*stopped).min(places.len());
+                Call::HandBack { places, stopped }
+            }),
+            plan::Call::Take { go_on, count } => [0, 1].map(|side: usize| {
+                let after = if *go_on { self.given[side].taken[who] } else { 0 };
+                Call::Take { after, count: *count, cursor: 0 }
+            }),
+            plan::Call::Start { starts } => [0, 1].map(|side| {
+                let start = |(job, turn, how): &(Which, Option<u32>, _)| {
+                    let index = self.which(*job)?;
+                    let place = *self.given[side].places.get(index)?;
+                    Some(Start { place, turn: turn.unwrap_or_else(|| self.turn(index)), how: *how })
+                };
+                Call::Start(starts.iter().filter_map(start).collect())
+            }),
+            plan::Call::Census => [0, 1].map(|_| Call::Census { cursors: (0, 0) }),
             plan::Call::Forward { entries } => {
                 let real = self.connection.outbox(&self.keys, 100).await.map_err(|e| e.to_string())?;
                 let model = self.model.outbox(&self.keys, 100);
@@ -38,12 +55,19 @@ impl Both {
         };
         Ok(match &calls[0] {
             Call::Settle(jobs) if jobs.is_empty() => None,
+            Call::Start(starts) if starts.is_empty() => None,
             _ => Some(calls),
         })
     }
 
+    /// The turn at which a job stands.
+    pub(crate) fn turn(&self, index: usize) -> u32 {
+        let place = self.given[1].places.get(index);
+        place.and_then(|place| self.model.state(&self.keys, *place)).map_or(0, |line| line.turn)
+    }
+
     /// The number of a job, in the order in which they were accepted.
-    fn which(&self, which: Which) -> Option<usize> {
+    pub(crate) fn which(&self, which: Which) -> Option<usize> {
         match which {
             Which::Any(back) => self.jobs.len().checked_sub(back + 1),
             Which::Claimed(n) => {
@@ -53,14 +77,18 @@ impl Both {
                 let place = claimed.get(n.checked_rem(claimed.len())?)?;
                 self.given[1].places.iter().position(|given| given == place)
             }
+            Which::Returned(n) => {
+                let returned = self.model.returned(&self.keys);
+                let (place, ..) = returned.get(n.checked_rem(returned.len())?)?;
+                self.given[1].places.iter().position(|given| given == place)
+            }
         }
     }
 
     fn settle(&self, side: usize, index: usize, settle: &plan::Settle) -> Option<Settle> {
         let known = self.jobs.get(index)?;
         let place = *self.given[side].places.get(index)?;
-        let stored = self.model.state(&self.keys, *self.given[1].places.get(index)?);
-        let turn = settle.turn.unwrap_or_else(|| stored.map_or(0, |line| line.turn));
+        let turn = settle.turn.unwrap_or_else(|| self.turn(index));
         let verdict = match &settle.verdict {
             plan::Verdict::Done { version, entity, emits } => Verdict::Done {
                 version: *version,
@@ -71,21 +99,22 @@ impl Both {
                 }),
                 emits: (0..*emits).map(|position| emit(&known.id, position)).collect(),
             },
-            plan::Verdict::Retry { attempts, delay } => Verdict::Retry {
+            plan::Verdict::Retry { attempts, delay, why, history } => Verdict::Retry {
                 attempts: *attempts,
                 delay: time(*delay),
-                why: Why::Retry,
-                interrupted: false,
-                history: Bytes::from_static(b"any \xff bytes\nhere "),
+                why: *why,
+                // Any: an interrupted job may be put back as such.
+                interrupted: *attempts % 2 == 1,
+                history: history.clone().into(),
             },
             plan::Verdict::Discard => Verdict::Discard,
-            plan::Verdict::Dead { letter, at_ms } => Verdict::Dead {
+            plan::Verdict::Dead { letter, at_ms, hold, acknowledged } => Verdict::Dead {
                 dead_id: format!("letter{letter}"),
                 at: UnixMillis(*at_ms),
                 reason: DeadReason::Exhausted,
                 body: letter_of(index, known, turn),
-                hold: false,
-                acknowledged: false,
+                hold: *hold,
+                acknowledged: *acknowledged,
             },
         };
         let marked = known.own_id != settle.wrong_mark;

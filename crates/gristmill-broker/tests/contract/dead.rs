@@ -1,7 +1,10 @@
 //! Dead letters: reading them page by page, discarding them, and what is noted of it.
 
 use crate::fixture::*;
-use gristmill_broker::audit::{AuditEntry, AuditStep, MAX_ENTRIES, MAX_TEXT_BYTES};
+use bytes::Bytes;
+use gristmill_broker::audit::{
+    AuditEntry, AuditStep, MAX_ENTRIES, MAX_ORIGINAL_BYTES, MAX_TEXT_BYTES, Original,
+};
 use gristmill_broker::dead::{DeadFound, DeadPosition, DeadRange, DeadWalk, Order, PORTION_BYTES, SLICE};
 use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
@@ -245,6 +248,7 @@ fn entry(act: &str, step: AuditStep, count: u64) -> AuditEntry {
         filter: "queue=q".to_owned(),
         reason: "a \"reason\" of\ntwo lines".to_owned(),
         count,
+        original: (count == 7).then(|| Original::of(&Bytes::from(vec![0xff; 5000]))),
     }
 }
 
@@ -263,6 +267,8 @@ fn the_audit_log_is_read_backwards_and_bounded() {
         }
         let log = world.connection.audit_log(None, 2).await.unwrap();
         assert_eq!(log, [(places[2], steps[2].clone()), (places[1], steps[1].clone())]);
+        let original = log[1].1.original.clone().unwrap();
+        assert_eq!((original.start.len(), original.whole_bytes), (MAX_ORIGINAL_BYTES, 5000));
         let log = world.connection.audit_log(Some(places[1]), 9).await.unwrap();
         assert_eq!(log, [(places[0], steps[0].clone())]);
 

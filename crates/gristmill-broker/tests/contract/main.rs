@@ -4,18 +4,21 @@
 //! * `fixture`: a private server with one queue, and short words for what tests do with it.
 //! * `replies`: every script's every reply, but those of settle.
 //! * `settling`: every word of settle.
-//! * `suspects`: suspicion, start marks, charges and who takes them back.
-//! * `returned`: jobs that came back from the dead, keys that wait for a person, the census.
+//! * `suspects`: suspicion, start marks and charges. `absolve`: who takes a charge back.
+//! * `returned`: jobs that came back from the dead, keys that wait for a person. `census`: the count of both.
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
+//! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
+mod absolve;
+mod census;
 mod connection;
 mod damage;
 mod dead;
@@ -23,6 +26,7 @@ mod fixture;
 mod late;
 mod memory;
 mod people;
+mod people_model;
 mod replies;
 mod returned;
 mod settling;

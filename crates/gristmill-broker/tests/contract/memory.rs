@@ -56,6 +56,7 @@ fn v13_everything_but_enqueue_works_when_memory_is_full() {
             filter: "letter".into(),
             reason: "memory is full".into(),
             count: 1,
+            original: None,
         };
         world.connection.note(&note).await.expect("what a person does is noted");
         let rest = claimed[5..].iter().map(|entry| entry.place).collect();
@@ -124,8 +125,9 @@ fn v13_marks_holds_and_returned_jobs_go_on_when_memory_is_full() {
         let call = Call::HandBack { places: places[3..].to_vec(), stopped: 2 };
         assert_eq!(world.call(&mut b, call).await, Answer::Done);
         let census = world.call(&mut b, Call::Census { cursors: (0, 0) }).await;
+        let changes = world.changes();
         let expected =
-            Census { claimed: 4, returned: 1, cursors: (0, 0), holds_removed: 1, lines_removed: 0 };
+            Census { claimed: 4, returned: 1, cursors: (0, 0), holds_removed: 1, lines_removed: 0, changes };
         assert_eq!(census, Answer::Counted(Some(expected)));
     });
 }

@@ -1,12 +1,11 @@
-//! Suspicion: who is suspected, under which mark a run dies, what is charged, and who takes it back.
+//! Suspicion: who is suspected, under which mark a run dies, and what is charged.
 
 use crate::fixture::*;
 use bytes::Bytes;
-use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::{Answer, Call};
 use gristmill_broker::start::{How, Marked, Start};
 use gristmill_broker::state::{Crash, Request, StartMark, StateLine, Suspicion, Why};
-use gristmill_broker::{Entry, Fence, Settled};
+use gristmill_broker::{Entry, Fence, Settled, Verdict};
 use gristmill_job::{Place, UnixMillis};
 use std::time::Duration;
 
@@ -40,12 +39,6 @@ fn full(mark: Option<StartMark>) -> StateLine {
         replays: 3,
         request: Some(Request::Skip),
         history: Bytes::from_static(b"\x00 any \xff bytes\n 1 2 3 "),
-    }
-}
-
-impl World {
-    async fn absolve(&self, run: &Fence, turn: u32, place: Place) -> Absolved {
-        self.connection.absolve(&self.keys, run, turn, place).await.unwrap()
     }
 }
 
@@ -214,6 +207,50 @@ fn whatever_stands_beside_a_mark_stays_as_it_is() {
     });
 }
 
+/// What it is suspected and charged of stays with the job; what its last run and a person said of it is answered.
+#[test]
+fn a_retry_keeps_suspicion_charges_and_replays_and_nothing_else() {
+    on_each(async |world| {
+        let place = world.enqueue(&[own("1", "k")]).await[0];
+        let mut a = world.acquire("a").await;
+        let entry = at_turn(&world.claim(&mut a).await.remove(0), 2);
+        let crash = Crash { fence: a.fence.clone(), turn: 1, at: UnixMillis(7) };
+        let before = StateLine { crashes: vec![crash.clone()], ..full(alone(&a.fence)) };
+        world.set_line(place, &before.write());
+        let history = Bytes::from_static(b" \n\x00 \xff 1 2 ");
+        for (turn, why) in
+            [Why::Kind, Why::Budget, Why::Snooze, Why::Nothing, Why::Retry].into_iter().enumerate()
+        {
+            let mut settle = retry(&at_turn(&entry, turn as u32 + 2), HOUR);
+            settle.verdict = Verdict::Retry {
+                attempts: 9,
+                delay: HOUR,
+                why,
+                interrupted: false,
+                history: history.clone(),
+            };
+            assert_eq!(world.settle(&mut a, vec![settle]).await, [Settled::Retried]);
+            let line = world.line(place).unwrap();
+            let expected = StateLine {
+                turn: turn as u32 + 3,
+                attempts: 9,
+                due_ms: line.due_ms,
+                why,
+                interrupted: false,
+                mark: None,
+                request: None,
+                history: history.clone(),
+                ..before.clone()
+            };
+            assert_eq!(line, expected);
+            let entry = world.recover(&mut a).await.remove(0);
+            assert_eq!(entry.state.line(), Some(&line), "told as it is stored");
+            let waits = entry.state.due_in;
+            assert!(waits <= HOUR && waits > HOUR - Duration::from_secs(60), "{waits:?}");
+        }
+    });
+}
+
 /// V31: or the next death of anybody would charge the innocent.
 #[test]
 fn v31_every_settle_and_every_hand_back_removes_the_mark() {
@@ -312,10 +349,12 @@ fn every_word_of_start() {
         assert_eq!(world.line(places[2]).unwrap().mark, alone(&a.fence));
         assert_eq!((world.line(places[0]), world.line(places[3])), (None, None));
 
-        // A repeat writes nothing: the run it spoke of may have been settled meanwhile.
+        // A repeat writes nothing: the runs it spoke of may have been settled or laid down meanwhile.
+        let number = a.number;
         assert_eq!(world.settle(&mut a, vec![done(&entries[2])]).await, [Settled::Done]);
+        assert_eq!(world.call(&mut a, Call::hand_back(vec![places[1]])).await, Answer::Done);
+        assert_eq!(world.line(places[1]).unwrap().mark, None);
         let before = world.hash(&world.keys.state);
-        let number = a.number - 1;
         let expected = Answer::Started(vec![Gone, AtTurn(1), Started, Gone, Gone, Gone]);
         assert_eq!(world.call_as(&a.fence, number, &call).await, expected);
         assert_eq!(world.hash(&world.keys.state), before);
@@ -324,88 +363,6 @@ fn every_word_of_start() {
         assert_fenced(&world.call_as(&stale, 1, &call).await, "a");
         assert_eq!(world.hash(&world.keys.state), before);
         assert_eq!(world.claim(&mut a).await.len(), 1, "the number did not move");
-    });
-}
-
-/// V32: nobody at the take-over can tell a node that pauses from one that is dead.
-#[test]
-fn v32_a_node_that_lives_takes_back_its_mark_or_its_charge_once() {
-    on_each(async |world| {
-        let places = world.enqueue(&[own("1", "k"), own("2", "other")]).await;
-        let mut a = world.dying("a").await;
-        let entries = world.claim(&mut a).await;
-        world.start(&mut a, How::Alone, &[&entries[0], &entries[1]]).await;
-        assert_eq!(world.absolve(&a.fence, 0, places[0]).await, Absolved::Mine);
-        assert_eq!(
-            world.line(places[0]).unwrap().mark,
-            alone(&a.fence),
-            "its own lease: nothing to take back"
-        );
-
-        // Before anybody recovered: the mark goes, and nothing is charged later.
-        let mut b = world.dying("b").await;
-        assert_eq!(world.absolve(&a.fence, 0, places[0]).await, Absolved::Absolved);
-        assert_eq!(world.absolve(&a.fence, 0, places[0]).await, Absolved::Nothing, "once");
-        assert_eq!(world.line(places[0]), None);
-        let found = world.recover(&mut b).await;
-        let charges = |entry: &Entry| entry.state.line().map_or(0, |line| line.crashes.len());
-        assert_eq!(found.iter().map(charges).collect::<Vec<_>>(), [0, 1]);
-
-        // Charged already: the charge goes that names this run, the suspicion stays, and so do the others.
-        let other = Crash { fence: b.fence.clone(), turn: 0, at: UnixMillis(5) };
-        let mut line = world.line(places[1]).unwrap();
-        line.crashes.insert(0, other.clone());
-        line.crashes.push(Crash { turn: 1, fence: a.fence.clone(), at: UnixMillis(7) });
-        world.set_line(places[1], &line.write());
-        let stranger = Fence { epoch: gristmill_broker::Epoch(a.fence.epoch.0 / 10), ..a.fence.clone() };
-        for (fence, turn) in [(&stranger, 0), (&a.fence, 2), (&a.fence, 10)] {
-            assert_eq!(world.absolve(fence, turn, places[1]).await, Absolved::Nothing);
-        }
-        assert_eq!(world.line(places[1]), Some(line.clone()));
-        assert_eq!(world.absolve(&a.fence, 0, places[1]).await, Absolved::Absolved);
-        line.crashes.remove(1);
-        assert_eq!(world.line(places[1]), Some(line.clone()));
-        assert_eq!(line.suspicion, Suspicion::Strong);
-        assert_eq!(world.absolve(&a.fence, 0, places[1]).await, Absolved::Nothing, "once");
-        assert_eq!(world.absolve(&a.fence, 0, Place { ms: 1, seq: 1 }).await, Absolved::Nothing);
-        assert_eq!(world.absolve(&a.fence, 1, places[1]).await, Absolved::Absolved);
-        assert_eq!(world.line(places[1]).unwrap().crashes, [other]);
-    });
-}
-
-/// The mark of a run beside others was never a charge, and another run's mark is not this one's to remove.
-#[test]
-fn absolve_touches_no_other_mark() {
-    on_each(async |world| {
-        let place = world.enqueue(&[own("1", "k")]).await[0];
-        let mut a = world.dying("a").await;
-        let entry = world.claim(&mut a).await.remove(0);
-        world.start(&mut a, How::Beside, &[&entry]).await;
-        let mut b = world.dying("b").await;
-        assert_eq!(world.absolve(&a.fence, 0, place).await, Absolved::Nothing);
-        let found = world.recover(&mut b).await.remove(0);
-        world.start(&mut b, How::Alone, &[&found]).await;
-        let before = world.line(place);
-        assert_eq!(world.absolve(&a.fence, 0, place).await, Absolved::Nothing);
-        assert_eq!(world.line(place), before);
-    });
-}
-
-/// Who lost its lease to another that charged it, and has the lease again, was charged all the same.
-#[test]
-fn v32_a_charge_is_taken_back_also_by_an_owner_that_came_back() {
-    on_each(async |world| {
-        let place = world.enqueue(&[own("1", "k")]).await[0];
-        let mut a = world.dying("a").await;
-        let entry = world.claim(&mut a).await.remove(0);
-        world.start(&mut a, How::Alone, &[&entry]).await;
-        let mut b = world.dying("b").await;
-        world.recover(&mut b).await;
-        world.acquire("a").await;
-        assert_eq!(world.line(place).unwrap().crashes.len(), 1);
-        assert_eq!(world.absolve(&a.fence, 0, place).await, Absolved::Absolved);
-        assert_eq!(world.line(place).unwrap().crashes, []);
-        assert_eq!(world.absolve(&a.fence, 0, place).await, Absolved::Mine);
     });
 }
 

@@ -1,4 +1,4 @@
-//! What a job waits for, as it is read for people: waiting, survey, locate.
+//! What a job waits for, as it is read for people: waiting, survey, locate; and what nodes say of their kinds.
 
 use crate::fixture::*;
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use gristmill_broker::waiting::{self, StoredLine};
 use gristmill_broker::{QueueDefinition, Verdict};
 use gristmill_job::{DeadLetter, JobId, Key, Place, QueueName};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 fn key(name: &str) -> Key {
     Key::new(name).unwrap()
@@ -245,7 +246,7 @@ fn marks_are_found_in_every_partition() {
     on_each(async |world| {
         let queue = QueueDefinition::new(QueueName::new("w").unwrap(), 5);
         let id = JobId::new("the id").unwrap();
-        let marks = async || world.connection.marks(&queue, &id).await.unwrap();
+        let marks = async || world.connection.marks(&queue, &id).await.unwrap().1;
         assert_eq!(marks().await, []);
         world.raw(&[b"SET", &queue.partition(1).seen(b"the id"), b"waiting 5-1"]);
         world.raw(&[b"SET", &queue.partition(3).seen(b"the id"), b"applied", b"PX", b"60000"]);
@@ -254,5 +255,42 @@ fn marks_are_found_in_every_partition() {
         let shown: Vec<_> = found.iter().map(|mark| (mark.partition, mark.standing.as_str())).collect();
         assert_eq!(shown, [(1, "waiting 5-1"), (3, "applied")]);
         assert_eq!((found[0].until, found[1].until.is_some()), (None, true));
+    });
+}
+
+#[test]
+fn what_a_node_says_of_its_kinds_lives_as_long_as_its_entry() {
+    on_each(async |world| {
+        let name = world.queue.name.clone();
+        let connection = world.connection.clone();
+        let announce = async |who: &str, ttl, kinds: &str| {
+            connection.announce(&name, &incarnation(who), ttl, false, kinds).await.unwrap().len()
+        };
+        let said = async || {
+            let said = connection.announced_kinds(&name).await.unwrap();
+            let said = said.into_iter().map(|(who, said)| (who.node().to_owned(), said));
+            said.collect::<Vec<_>>()
+        };
+        let kinds_hash = || world.raw(&[b"HLEN", b"gm:{q}:kinds"]).as_int().unwrap();
+        assert_eq!(said().await, []);
+        announce("a", HOUR, "[1]").await;
+        announce("b", HOUR, "").await;
+        assert_eq!(said().await, [("a".to_owned(), Bytes::from_static(b"[1]"))]);
+        announce("b", HOUR, "[2]").await;
+        announce("a", HOUR, "[3]").await;
+        let both =
+            [("a".to_owned(), Bytes::from_static(b"[3]")), ("b".to_owned(), Bytes::from_static(b"[2]"))];
+        assert_eq!(said().await, both);
+        announce("a", HOUR, "").await;
+        assert_eq!((said().await.len(), kinds_hash()), (1, 1), "it no longer says anything");
+        announce("a", HOUR, "[4]").await;
+        announce("b", Duration::ZERO, "[2]").await;
+        assert_eq!((said().await.len(), kinds_hash()), (1, 1), "it left");
+        announce("short", Duration::from_millis(1), "[5]").await;
+        let deadline = gristmill_testkit::Deadline::after(SOON);
+        while announce("a", HOUR, "[4]").await > 1 || kinds_hash() > 1 {
+            assert!(!deadline.passed(), "a dead node's kinds stay for ever");
+        }
+        assert_eq!(said().await, [("a".to_owned(), Bytes::from_static(b"[4]"))]);
     });
 }

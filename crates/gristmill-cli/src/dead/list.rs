@@ -176,6 +176,7 @@ impl Row {
                 "class": letter.class,
                 "attempts": letter.attempts,
                 "turn": letter.turn,
+                "replays": letter.replays,
                 "place": letter.place,
                 "node": letter.node,
                 "error": letter.error,

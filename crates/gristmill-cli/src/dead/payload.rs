@@ -34,7 +34,7 @@ pub(super) fn show(payload: &[u8], content_type: ContentType) -> Result<Shown, s
 }
 
 /// `0x…` of at most [`HEX_BYTES`], and how many more there are.
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     let shown = &bytes[..bytes.len().min(HEX_BYTES)];
     let mut text: String = shown.iter().map(|byte| format!("{byte:02x}")).collect();
     text.insert_str(0, "0x");

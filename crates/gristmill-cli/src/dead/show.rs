@@ -2,10 +2,13 @@
 
 use super::{lossy, payload};
 use crate::exit::{End, Failure};
-use crate::output::{self, age, visible};
+use crate::history;
+use crate::output::{self, Lines, age};
 use crate::settings::Settings;
+use bytes::Bytes;
 use clap::Args;
 use gristmill_broker::dead::DeadFound;
+use gristmill_broker::{Connection, QueueDefinition};
 use gristmill_job::{DeadLetter, Envelope, UnixMillis};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -27,8 +30,10 @@ pub(crate) struct ShowArguments {
 }
 
 /// Fields of the record that are shown under their own names; others are of a newer release.
-const KNOWN: &[&str] =
-    &["job", "key", "envelope", "place", "turn", "reason", "error", "class", "attempts", "node", "at"];
+const KNOWN: &[&str] = &[
+    "job", "key", "envelope", "place", "turn", "reason", "error", "class", "attempts", "node", "at",
+    "history", "crashes", "replays", "traces", "kind", "version",
+];
 
 /// The command.
 pub(crate) async fn command(settings: &Settings, arguments: &ShowArguments) -> Result<End, Failure> {
@@ -50,9 +55,23 @@ pub(crate) async fn command(settings: &Settings, arguments: &ShowArguments) -> R
         };
     }
     let now = UnixMillis::from_system(SystemTime::now());
-    let text = if arguments.json { as_json(&found)? } else { as_text(&found, now)? };
+    let original = original(&connection, &queues, &found).await?;
+    let original = original.as_deref();
+    let text = if arguments.json { as_json(&found, original)? } else { as_text(&found, original, now)? };
     output::print(&text)?;
     Ok(End::Done)
+}
+
+/// The envelope it had before a person edited it.
+async fn original(
+    connection: &Connection,
+    queues: &[QueueDefinition],
+    found: &DeadFound,
+) -> Result<Option<Bytes>, Failure> {
+    let place = found.letter.as_ref().ok().and_then(|letter| letter.place.parse().ok());
+    let queue = queues.iter().find(|queue| queue.name == found.position.queue);
+    let (Some(place), Some(queue)) = (place, queue) else { return Ok(None) };
+    Ok(connection.original(&queue.partition(found.position.partition), place).await?)
 }
 
 /// The record's fields that this release has no name for, and its words as they stand there.
@@ -68,7 +87,7 @@ fn reason(letter: &DeadLetter, record: &Map<String, Value>) -> String {
     record.get("reason").and_then(Value::as_str).unwrap_or(letter.reason.as_str()).to_owned()
 }
 
-fn as_json(found: &DeadFound) -> Result<String, Failure> {
+fn as_json(found: &DeadFound, original: Option<&[u8]>) -> Result<String, Failure> {
     let position = &found.position;
     let mut shown = Object::default();
     shown.put("id", &lossy(&position.id))?;
@@ -95,12 +114,26 @@ fn as_json(found: &DeadFound) -> Result<String, Failure> {
     shown.put("turn", &letter.turn)?;
     shown.put("place", &letter.place)?;
     shown.put("node", &letter.node)?;
+    shown.put("replays", &letter.replays)?;
+    shown.put("history", &history::attempts_json(&letter.history))?;
+    shown.put("crashes", &history::crashes_json(&letter.crashes))?;
+    shown.put("traces", &letter.traces)?;
     for (name, value) in record.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
         shown.put(name, value)?;
     }
+    shown.put("envelope", &inside_of(&letter.envelope)?)?;
+    match original {
+        Some(original) => shown.put("original_envelope", &inside_of(original)?)?,
+        None => shown.put("original_envelope", &Value::Null)?,
+    }
+    Ok(shown.text())
+}
+
+/// An envelope, its payload decoded.
+fn inside_of(bytes: &[u8]) -> Result<Box<RawValue>, Failure> {
     let mut inside = Object::default();
-    inside.put("bytes", &letter.envelope.len())?;
-    match Envelope::decode(&letter.envelope, usize::MAX) {
+    inside.put("bytes", &bytes.len())?;
+    match Envelope::decode(bytes, usize::MAX) {
         Ok(envelope) => {
             inside.put("kind", &envelope.kind)?;
             inside.put("version", &envelope.version)?;
@@ -116,14 +149,13 @@ fn as_json(found: &DeadFound) -> Result<String, Failure> {
         }
         Err(why) => {
             inside.put("undecodable", &why.to_string())?;
-            inside.put("hex", &payload::hex(&letter.envelope))?;
+            inside.put("hex", &payload::hex(bytes))?;
         }
     }
-    shown.put("envelope", &inside.raw()?)?;
-    Ok(shown.text())
+    inside.raw()
 }
 
-fn as_text(found: &DeadFound, now: UnixMillis) -> Result<String, Failure> {
+fn as_text(found: &DeadFound, original: Option<&[u8]>, now: UnixMillis) -> Result<String, Failure> {
     let position = &found.position;
     let mut lines = Lines::default();
     let ago = |at: UnixMillis| format!("{at} ms ({} ago)", age(at.age_at(now)));
@@ -137,7 +169,7 @@ fn as_text(found: &DeadFound, now: UnixMillis) -> Result<String, Failure> {
             if !found.record.is_empty() {
                 lines.put("record", &payload::hex(&found.record));
             }
-            return Ok(lines.0);
+            return Ok(lines.text());
         }
     };
     let record = record(found);
@@ -152,6 +184,18 @@ fn as_text(found: &DeadFound, now: UnixMillis) -> Result<String, Failure> {
     lines.put("turn", &letter.turn.to_string());
     lines.put("place", &letter.place);
     lines.put("node", &letter.node);
+    if letter.replays > 0 {
+        lines.put("replays", &letter.replays.to_string());
+    }
+    for line in history::attempts_text(&letter.history, now) {
+        lines.put("attempt", &line);
+    }
+    for line in history::crashes_text(&letter.crashes, now) {
+        lines.put("crash", &line);
+    }
+    for trace in &letter.traces {
+        lines.put("trace", trace);
+    }
     for (name, value) in record.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str())) {
         lines.put(name, &value.to_string());
     }
@@ -176,7 +220,22 @@ fn as_text(found: &DeadFound, now: UnixMillis) -> Result<String, Failure> {
             lines.block(&payload::hex(&letter.envelope));
         }
     }
-    Ok(lines.0)
+    let Some(original) = original else { return Ok(lines.text()) };
+    match Envelope::decode(original, usize::MAX) {
+        Ok(envelope) => {
+            let payload = payload::show(envelope.payload, envelope.content_type).map_err(unwritable)?;
+            lines.put(
+                "edited",
+                &format!("its first payload: {} bytes, {}", envelope.payload.len(), payload.form),
+            );
+            lines.block(&pretty(payload.form, &payload.value));
+        }
+        Err(why) => {
+            lines.put("edited", &format!("its first envelope: {} bytes; {why}", original.len()));
+            lines.block(&payload::hex(original));
+        }
+    }
+    Ok(lines.text())
 }
 
 /// MessagePack laid out; JSON as it came, and hex, stay as they are.
@@ -213,24 +272,5 @@ impl Object {
 
     fn raw(self) -> Result<Box<RawValue>, Failure> {
         RawValue::from_string(self.text()).map_err(unwritable)
-    }
-}
-
-/// `name   value`, one a line; what a terminal would obey is made visible.
-#[derive(Default)]
-struct Lines(String);
-
-impl Lines {
-    fn put(&mut self, name: &str, value: &str) {
-        if !self.0.is_empty() {
-            self.0.push('\n');
-        }
-        self.0.push_str(&format!("{:<13}{}", visible(name), visible(value)));
-    }
-
-    fn block(&mut self, text: &str) {
-        for line in text.lines() {
-            self.0.push_str(&format!("\n  {}", visible(line)));
-        }
     }
 }

@@ -3,6 +3,9 @@
 //! * [`fixture`]: running the program and reading what it said;
 //! * [`enqueue`]: lines in, and what is said about the bad ones;
 //! * [`dead`]: dead letters listed, shown and discarded, and what is noted of it;
+//! * [`replay`]: dead letters brought back;
+//! * [`explain`]: where a job is and why it does not run;
+//! * [`keys`]: keys that wait, released and skipped, and `kinds`;
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
 //! * [`node`]: start, signals, exit codes;
 //! * [`dev`]: a private server that leaves nothing behind.
@@ -12,6 +15,9 @@
 mod dead;
 mod dev;
 mod enqueue;
+mod explain;
 mod fixture;
+mod keys;
 mod looking;
 mod node;
+mod replay;

@@ -149,3 +149,20 @@ fn a_handler_that_holds_its_thread_is_named_by_doctor_until_its_node_is_gone() {
     drop(node);
     eventually(SOON, "doctor forgets it", || (!fixture.run("doctor").out.contains("hung run")).then_some(()));
 }
+
+#[test]
+fn more_hung_handlers_than_spare_threads_end_the_program_with_what_to_do() {
+    let fixture = Fixture::new();
+    let keys: Vec<String> = (0..12).map(|n| format!("k{n}")).collect();
+    fixture.enqueue("block", &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    let settings = "--set node.blocked_after_ms=1000 --set drain.window_ms=500 --set drain.grace_ms=2000";
+    let mut node = fixture.stubborn_node(settings);
+    let status = node.wait(SOON).unwrap();
+    assert_eq!(status.code(), Some(1), "{}", node.stderr_tail());
+    let lines: Vec<String> = node.lines().into_iter().map(|line| line.text).collect();
+    let error = lines.iter().find(|line| line.starts_with("gristmill: the node gives up: ")).unwrap();
+    // The spare threads, or all of them: whichever is seen first.
+    assert!(error.contains("handlers hold") && error.to_lowercase().contains("restart the node"), "{error}");
+    let said = out(&node);
+    assert!(said.len() == 1 && !said[0].contains("abandoned=0"), "{said:?}");
+}

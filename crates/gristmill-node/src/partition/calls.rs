@@ -1,6 +1,7 @@
 //! The calls of a tenure that have no answer yet, and their numbers.
 
 use crate::partition::lanes::LaneId;
+use crate::worker::slot::Slot;
 use gristmill_broker::{Call, Entry};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 pub(crate) struct OnAnswer {
     pub(crate) lane: LaneId,
     pub(crate) entry: Arc<Entry>,
-    /// The settle acknowledges a job that is to run yet.
-    pub(crate) acknowledges: bool,
+    /// The slot of a run that begins once this is answered: its start is marked, or its job acknowledged.
+    pub(crate) slot: Option<Arc<Slot>>,
 }
 
 /// The lanes a settle or start is for, in the order of its jobs.

@@ -24,10 +24,11 @@ mod serving;
 mod settling;
 mod starting;
 
-pub(crate) use events::{Action, Bounds, End, Ended, Event, Now, Ran, Run, Why};
+pub(crate) use events::{Action, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};
+use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Refusal, Settle};
 use gristmill_job::{Key, Place};
 use std::collections::{HashMap, HashSet};
@@ -75,6 +76,7 @@ pub(crate) struct Tenure {
     lanes: Lanes,
     leftovers: HashMap<Key, Leftover>,
     to_settle: Vec<Settling>,
+    to_mark: Vec<starting::ToMark>,
     /// Whether a claim is worth while: the last one was full, or the slow look is due.
     news: bool,
     /// The doorbell rang for this place since the last claim was sent.
@@ -118,8 +120,8 @@ struct Settling {
     lane: LaneId,
     entry: Arc<Entry>,
     settle: Settle,
-    /// The job is acknowledged, and runs then.
-    acknowledges: bool,
+    /// The job is acknowledged by it, and runs then, in this slot.
+    acknowledges: Option<Arc<Slot>>,
 }
 
 impl Tenure {
@@ -134,6 +136,7 @@ impl Tenure {
             calls: Calls::default(),
             leftovers: HashMap::new(),
             to_settle: Vec::new(),
+            to_mark: Vec::new(),
             news: false,
             rung: None,
             backlog: false,
@@ -250,9 +253,10 @@ impl Tenure {
         }
     }
 
-    fn send(&mut self, call: Call, lanes: calls::Lanes, actions: &mut Vec<Action>) {
+    fn send(&mut self, call: Call, lanes: calls::Lanes, actions: &mut Vec<Action>) -> u64 {
         let (number, call) = self.calls.send(call, lanes);
         actions.push(Action::Send(number, call));
+        number
     }
 
     /// Does what the state allows: recover, settle, start, claim, listen, hand back, release.
@@ -275,6 +279,7 @@ impl Tenure {
             Phase::Serving | Phase::Yielding { .. } => {}
         }
         self.settle(actions);
+        self.mark_starts(actions);
         match self.phase {
             Phase::Serving => {
                 if beat {

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Between two looks whether a handler for its kind is here, at most.
 const KIND_WAIT: Duration = Duration::from_secs(30);
+/// Shortest wait of a retry that the budget does not afford, up to doubled by the dice: each is a write.
+const OVER_BUDGET_WAIT: Duration = Duration::from_secs(1);
 /// The class under which the history notes that no handler was there.
 const NO_HANDLER: &str = "no_handler";
 
@@ -51,7 +53,7 @@ impl Judge<'_> {
             }
             Ran::Refused(reason, error, facts) => (Err((reason, error)), facts),
             // Not judged: the caller puts such a job back where it stood.
-            Ran::NotStarted | Ran::Stopped => (
+            Ran::NotStarted | Ran::Asks(..) | Ran::Stopped => (
                 Ok(Answer::Review("it was stopped before it answered".into())),
                 facts_of(&job.entry, self.policy.max_envelope_bytes),
             ),
@@ -80,7 +82,8 @@ impl Judge<'_> {
         };
         let verdict = match why {
             Unrun::OverBudget => {
-                self.wait(&case, line.attempts, self.backoff(&case, line.attempts), Why::Budget)
+                let least = OVER_BUDGET_WAIT.mul_f64(1.0 + self.random);
+                self.wait(&case, line.attempts, self.backoff(&case, line.attempts).max(least), Why::Budget)
             }
             Unrun::Skipped => self.gone(&case, DeadReason::Skipped, "a person passed over it"),
             Unrun::Crashed => {

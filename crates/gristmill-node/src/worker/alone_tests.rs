@@ -98,7 +98,17 @@ fn run(seq: u64, alone: bool) -> Run {
     lanes.push(entry.clone(), Instant::now());
     let lane = lanes.find(&entry.key).unwrap();
     let entry = Arc::new(entry);
-    Run { epoch: Epoch(1), lane, entry, turn: 0, attempt: 1, alone, reconcile: false }
+    Run {
+        epoch: Epoch(1),
+        lane,
+        entry,
+        turn: 0,
+        attempt: 1,
+        alone,
+        reconcile: false,
+        first: None,
+        slot: None,
+    }
 }
 
 fn not_started(shared: &Shared) -> Vec<u64> {

@@ -3,6 +3,7 @@
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::run_queue::RunQueue;
+use crate::worker::slot::Slot;
 use crate::worker::stealable;
 use crate::worker::watched::{Going, Hold, Live, Polled, Watched};
 use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Stage, Started};
@@ -76,13 +77,23 @@ impl Executor {
         Self { registry, queue, max_envelope_bytes }
     }
 
-    /// Runs until the first await that does not go on at once; the rest goes on in a task. False if the run was given up
-    /// meanwhile: the worker has been replaced.
+    /// Runs until the first await that does not go on at once; the rest goes on in a task. False if the worker has been
+    /// replaced meanwhile.
     #[must_use]
     pub(crate) async fn run(&self, watched: &Arc<Watched>, partition: Arc<Shared>, run: Run) -> bool {
         let started_at = Instant::now();
+        // From here on the slot is given back like any other.
+        if let Some(slot) = &run.slot {
+            slot.take();
+        }
         if !partition.may_start(run.epoch, started_at) {
             self.not_run(&partition, run, Ran::NotStarted);
+            return true;
+        }
+        if let Some(first) = run.first {
+            let Run { epoch, lane, entry, turn, .. } = run;
+            let ran = Ran::Asks(first, Slot::of(self.queue.clone()));
+            partition.tell(Ended { epoch, lane, entry, turn, ran });
             return true;
         }
         let cancellation = Cancellation::new();
@@ -110,7 +121,7 @@ impl Executor {
         stealable::make();
         match poll_fn(|cx| Poll::Ready(watched.poll(&mut future, cx, started_at))).await {
             Polled::Answered(answer) => guard.end(answer),
-            Polled::TooLate => return false,
+            Polled::TooLate => {}
             Polled::Pending => {
                 let own = watched.split();
                 guard.watched = own.clone();
@@ -118,7 +129,7 @@ impl Executor {
                 spawn(own, guard, future, cancellation);
             }
         }
-        true
+        !watched.is_replaced()
     }
 
     fn not_run(&self, partition: &Shared, run: Run, ran: Ran) {

@@ -33,6 +33,8 @@ struct Line {
     /// Whose lone run may start.
     lent_to: Option<Arc<Shared>>,
     lone: Option<Run>,
+    /// Runs that have their slot already.
+    admitted: VecDeque<(Arc<Shared>, Run)>,
 }
 
 /// A run that holds its thread and was given up.
@@ -53,6 +55,7 @@ pub(crate) struct RunQueue {
     /// Nothing starts but the lone run of whom it is lent to.
     closed: AtomicBool,
     waiting: AtomicUsize,
+    admitted: AtomicUsize,
     slots: usize,
     free_slots: AtomicUsize,
     all_free: Notify,
@@ -66,6 +69,7 @@ impl RunQueue {
             line: Mutex::default(),
             closed: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
+            admitted: AtomicUsize::new(0),
             slots,
             free_slots: AtomicUsize::new(slots),
             all_free: Notify::new(),
@@ -188,6 +192,11 @@ impl RunQueue {
         for lone in runs.extract_if(.., |run| run.alone) {
             self.push_lone(partition, lone);
         }
+        for run in runs.extract_if(.., |run| run.slot.is_some()) {
+            self.admitted.fetch_add(1, Ordering::SeqCst);
+            lock(&self.line).admitted.push_back((partition.clone(), run));
+            self.wake_one();
+        }
         if runs.is_empty() {
             return;
         }
@@ -208,6 +217,12 @@ impl RunQueue {
         let mut runs: Vec<Run> = lock(&partition.queued).drain(..).collect();
         self.waiting.fetch_sub(runs.len(), Ordering::SeqCst);
         let mut line = lock(&self.line);
+        let mine = |of: &Arc<Shared>| std::ptr::eq(Arc::as_ptr(of), partition);
+        let (left, theirs): (VecDeque<_>, VecDeque<_>) =
+            line.admitted.drain(..).partition(|(of, _)| mine(of));
+        line.admitted = theirs;
+        self.admitted.fetch_sub(left.len(), Ordering::SeqCst);
+        runs.extend(left.into_iter().map(|(_, run)| run));
         let lent = line.lent_to.as_ref().is_some_and(|holder| std::ptr::eq(Arc::as_ptr(holder), partition));
         if lent {
             runs.extend(line.lone.take());
@@ -215,8 +230,17 @@ impl RunQueue {
         runs
     }
 
-    /// The next run, with a slot taken for it.
+    /// The next run, with a slot taken for it. One that has its slot comes first, also while the process is closed: that it
+    /// ends is waited for.
     pub(crate) fn pull(&self) -> Option<(Arc<Shared>, Run)> {
+        if self.admitted.load(Ordering::SeqCst) > 0
+            && let Some(admitted) = lock(&self.line).admitted.pop_front()
+        {
+            if self.admitted.fetch_sub(1, Ordering::SeqCst) > 1 {
+                self.wake_one();
+            }
+            return Some(admitted);
+        }
         self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| free.checked_sub(1)).ok()?;
         // Behind the slot: who closes looks at the slots after it, and one of both sees the other.
         let closed = self.closed.load(Ordering::SeqCst);
@@ -275,6 +299,7 @@ impl RunQueue {
             false => self.waiting.load(Ordering::SeqCst) > 0,
         };
         let work = work && self.free_slots.load(Ordering::SeqCst) > 0;
+        let work = work || self.admitted.load(Ordering::SeqCst) > 0;
         !work || seat.awake.swap(true, Ordering::SeqCst)
     }
 

@@ -1,8 +1,8 @@
 //! The watchdog over handlers that hold their thread: they cannot be stopped, so they are given up. It looks from the
 //! heartbeat's own thread.
 //!
-//! A run that is given up: its partition is told, its slot is free again, its worker is replaced, `doctor` names it, and what
-//! it comes to in the end is refused. The runtime has [`SPARE_THREADS`] for such runs. When they are used up, or nothing moves
+//! A worker that is held is replaced first. A run that is given up: its partition is told, its slot is free again, `doctor`
+//! names it, and what it comes to in the end is refused. The runtime has [`SPARE_THREADS`] for such runs. When they are used up, or nothing moves
 //! any more, the node ends: its leases are renewed no more, so that others go on.
 
 use crate::counters::Counters;
@@ -20,6 +20,8 @@ use tokio::sync::mpsc;
 
 /// Threads that the runtime of a node should have beside one per core: as many handlers may hold theirs.
 pub const SPARE_THREADS: usize = 8;
+/// How long a handler may hold its worker before another takes its seat.
+const WORKER_HELD: Duration = Duration::from_secs(1);
 /// How often it looks.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Between two looks that are further apart the process was suspended, and so were its handlers.
@@ -40,6 +42,8 @@ pub(crate) struct Watch {
 struct Looks {
     last: Instant,
     awake_since: Instant,
+    /// What workers poll that have been replaced.
+    replaced: Vec<Arc<Watched>>,
 }
 
 impl Watch {
@@ -59,7 +63,7 @@ impl Watch {
             moved_us: AtomicU64::new(micros(now)),
             counters,
             failed,
-            looks: Mutex::new(Looks { last: now, awake_since: now }),
+            looks: Mutex::new(Looks { last: now, awake_since: now, replaced: Vec::new() }),
         }
     }
 
@@ -90,14 +94,11 @@ impl Watch {
             looks.awake_since
         };
         let limits = Limits { now, awake_since, blocked_after: self.blocked_after };
-        for (seat, watched) in self.runs.seats().into_iter().enumerate() {
-            if self.judge(&watched, &limits) {
-                self.tell_supervisor(ToSupervisor::Replace(seat));
-            }
-        }
+        self.replace_workers(&limits);
         for watched in self.partitions.iter().flat_map(|shared| shared.watched()) {
             self.judge(&watched, &limits);
         }
+        // Also the kick that lets another thread look after timers and connections: the one that did may be held.
         self.tell_supervisor(ToSupervisor::Tick);
         match self.end(&limits) {
             None => true,
@@ -109,6 +110,25 @@ impl Watch {
                 let _ = self.failed.send(why);
                 false
             }
+        }
+    }
+
+    /// A worker whose first poll takes long is replaced long before its run is given up: so a handler that computes for
+    /// seconds costs others nothing but its slot.
+    fn replace_workers(&self, limits: &Limits) {
+        let mut looks = lock(&self.looks);
+        looks.replaced.retain(|watched| watched.held(limits).is_some());
+        for (seat, watched) in self.runs.seats().into_iter().enumerate() {
+            let long = watched.held(limits).is_some_and(|held| held >= WORKER_HELD);
+            if long && looks.replaced.len() < SPARE_THREADS && watched.replace() {
+                self.tell_supervisor(ToSupervisor::Replace(seat));
+                looks.replaced.push(watched);
+            } else {
+                self.judge(&watched, limits);
+            }
+        }
+        for watched in &looks.replaced {
+            self.judge(watched, limits);
         }
     }
 

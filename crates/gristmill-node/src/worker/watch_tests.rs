@@ -115,7 +115,17 @@ fn run(seq: u64, kind: &str) -> Run {
     lanes.push(entry.clone(), Instant::now());
     let lane = lanes.find(&entry.key).unwrap();
     let entry = Arc::new(entry);
-    Run { epoch: Epoch(1), lane, entry, turn: 0, attempt: 1, alone: false, reconcile: false }
+    Run {
+        epoch: Epoch(1),
+        lane,
+        entry,
+        turn: 0,
+        attempt: 1,
+        alone: false,
+        reconcile: false,
+        first: None,
+        slot: None,
+    }
 }
 
 async fn is_given_up_and_refused(kind: &str) {
@@ -140,8 +150,8 @@ async fn is_given_up_and_refused(kind: &str) {
     assert!(matches!(told, (1, Ran::Stopped)), "its late result is refused: {told:?}");
     assert_eq!((scene.runs.free_slots(), scene.shared.alive()), (1, 0), "the slot added is gone again");
     assert!(scene.watch.hung().is_empty());
-    let in_first_poll = !worker.await.unwrap();
-    assert_eq!(in_first_poll, kind == "blocks", "the worker that was held ends, another does not");
+    let replaced = !worker.await.unwrap();
+    assert_eq!(replaced, kind == "blocks", "the worker that was held ends, another does not");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,6 +162,21 @@ async fn a_run_that_holds_its_thread_at_once_is_given_up_and_its_late_result_ref
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_is_one_that_does_after_an_await() {
     is_given_up_and_refused("blocks.later").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_that_is_held_is_replaced_before_its_run_is_given_up() {
+    let scene = Scene::new(1);
+    let worker = scene.begin(1, "blocks");
+    let before = scene.runs.seats().remove(0);
+    scene.look_until(LOOK_EVERY);
+    assert!(!before.is_replaced(), "replaced at once");
+    scene.look_until(3 * LOOK_EVERY);
+    assert!(before.is_replaced() && scene.told().is_empty() && scene.watch.hung().is_empty());
+    assert_eq!(scene.runs.free_slots(), 0, "it keeps its slot");
+    scene.open.send(()).unwrap();
+    assert!(matches!(scene.told_soon().await, (1, Ran::Answered(..))), "its answer counts");
+    assert!(!worker.await.unwrap(), "the worker that was replaced ends");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,7 @@ use crate::worker::run_queue::lock;
 use gristmill_broker::Epoch;
 use gristmill_handler::{Answer, Facts, RunFuture};
 use gristmill_job::Place;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -58,6 +58,8 @@ pub(crate) struct Watched {
     /// When the poll under way began, in [`micros`].
     since_us: AtomicU64,
     hold: Mutex<Hold>,
+    /// Another worker has the seat.
+    replaced: AtomicBool,
 }
 
 /// What a poll came to.
@@ -80,7 +82,7 @@ impl Watched {
 
     /// What is held moves to one of its own.
     pub(crate) fn split(&self) -> Arc<Self> {
-        Arc::new(Self { since_us: AtomicU64::new(IDLE), hold: Mutex::new(self.finish()) })
+        Arc::new(Self { hold: Mutex::new(self.finish()), ..Self::default() })
     }
 
     /// What the task of a run needs to know; `None` where nothing is alive.
@@ -107,6 +109,24 @@ impl Watched {
             Poll::Ready(answer) => Polled::Answered(answer),
             Poll::Pending => Polled::Pending,
         }
+    }
+
+    /// For how long the poll under way has taken; `None` where none is, or it was given up.
+    pub(crate) fn held(&self, limits: &Limits) -> Option<Duration> {
+        match self.since_us.load(Ordering::SeqCst) {
+            IDLE | GIVEN_UP => None,
+            since => Some(limits.held(since)),
+        }
+    }
+
+    /// Says that another worker has the seat; true the first time.
+    pub(crate) fn replace(&self) -> bool {
+        !self.replaced.swap(true, Ordering::SeqCst)
+    }
+
+    /// Whether another worker has the seat.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::SeqCst)
     }
 
     /// Gives the run up if its poll has taken too long, and tells how it was. `told` runs before the run can end.

@@ -2,6 +2,8 @@
 
 use crate::partition::lanes::{Holding, LaneId};
 use crate::partition::policy::Policy;
+use crate::worker::slot::Slot;
+use gristmill_broker::start::How;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Place, UnixMillis};
@@ -166,6 +168,19 @@ pub(crate) struct Run {
     pub(crate) alone: bool,
     /// Not the handler runs, but what looks how an interrupted run ended.
     pub(crate) reconcile: bool,
+    /// What is written before it begins: who pulls it keeps the slot and asks, so that no more is written than can run.
+    pub(crate) first: Option<First>,
+    /// The slot that was taken for it when it asked.
+    pub(crate) slot: Option<Arc<Slot>>,
+}
+
+/// What is written before a run begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A start mark.
+    Mark(How),
+    /// The acknowledgement of a job that may run at most once.
+    Acknowledge,
 }
 
 /// A run that ended, as the workers tell it.
@@ -187,6 +202,8 @@ pub(crate) enum Ran {
     Refused(DeadReason, String, Facts),
     /// It was never started: withdrawn, or the lease was not trusted any more.
     NotStarted,
+    /// It would begin, and holds its slot: what comes first may be written.
+    Asks(First, Arc<Slot>),
     /// It was stopped before it answered.
     Stopped,
     /// It holds its thread and cannot be stopped: given up, with these words. It is told once more when it has ended.

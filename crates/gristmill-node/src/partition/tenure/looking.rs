@@ -23,8 +23,9 @@ pub(super) struct Looking {
     cursor: u64,
     /// The value of `changes` during this look.
     told: Option<u64>,
-    /// Held keys found so far.
+    /// Held keys found so far, and the number of the call that began to look for them.
     held: HashSet<Key>,
+    since: u64,
     /// The value of `changes` that the last whole look saw, and the highest that was heard of.
     seen: Option<u64>,
     heard: u64,
@@ -56,7 +57,10 @@ impl Tenure {
     pub(super) fn take(&mut self, actions: &mut Vec<Action>) {
         let (after, cursor) = (self.looking.after, self.looking.cursor);
         let count = TAKE_JOBS.min(self.jobs_per_answer());
-        self.send(Call::Take { after, count, cursor }, Vec::new(), actions);
+        let number = self.send(Call::Take { after, count, cursor }, Vec::new(), actions);
+        if cursor == 0 {
+            self.looking.since = number;
+        }
     }
 
     /// One slice. A person may act between two of them: then the held keys are read again, so that no key goes on before
@@ -105,10 +109,11 @@ impl Tenure {
         }
     }
 
-    /// A dead letter was written that holds its key.
-    pub(super) fn holds(&mut self, entry: &Entry, now: Now) {
+    /// A dead letter was written that holds its key, by the call of this number. A look that began before it may have
+    /// passed its key; one that began after it knows better, for a person may have let the key go.
+    pub(super) fn holds(&mut self, number: u64, entry: &Entry, now: Now) {
         self.lanes.hold(&entry.key, now.instant);
-        if self.looking.under_way {
+        if self.looking.under_way && number > self.looking.since {
             self.looking.held.insert(entry.key.clone());
         }
     }
@@ -141,7 +146,9 @@ impl Tenure {
             actions.push(Action::Repaired(repaired));
         }
         let known = u64::try_from(self.lanes.known()).unwrap_or(u64::MAX);
-        if self.calls.all_behind(number) && known != census.claimed + census.returned {
+        // What came back meanwhile is not in the lanes yet.
+        let same = self.looking.seen == Some(census.changes) && !self.looking.under_way;
+        if same && self.calls.all_behind(number) && known != census.claimed + census.returned {
             actions.push(Action::Repaired(1));
             self.end(End::Census, actions);
         }

@@ -72,6 +72,7 @@ impl Tenure {
         self.lanes.clear();
 
         self.to_settle.clear();
+        self.to_mark.clear();
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
         self.outbox = Outbox::Empty;

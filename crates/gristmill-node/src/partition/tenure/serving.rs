@@ -114,7 +114,7 @@ impl Tenure {
     }
 
     pub(super) fn leave(&mut self, why: Why, since: Instant, now: Now, actions: &mut Vec<Action>) {
-        let quiet = self.to_settle.is_empty() && self.calls.is_empty();
+        let quiet = self.to_settle.is_empty() && self.to_mark.is_empty() && self.calls.is_empty();
         let runs = self.lanes.active() > 0 || !self.leftovers.is_empty();
         if !runs && quiet {
             self.release(why, actions);

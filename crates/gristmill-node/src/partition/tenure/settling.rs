@@ -4,6 +4,7 @@ use super::{Action, End, Ended, Leftover, Now, Phase, Ran, Run, Settling, Tenure
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId};
 use crate::partition::verdict::Judge;
+use crate::worker::slot::Slot;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::{Call, Entry, Settle, Settled, Verdict};
 use gristmill_handler::Answer as RunAnswer;
@@ -53,6 +54,7 @@ impl Tenure {
         let (job, place) = (job.clone(), run.entry.place);
         match run.ran {
             Ran::NotStarted => return self.not_run(lane, place, false, now, actions),
+            Ran::Asks(first, slot) => return self.asked(lane, &job, first, slot, now),
             // One that may run at most once has had its run.
             Ran::Stopped if !job.acknowledged => return self.not_run(lane, place, true, now, actions),
             // Nobody knows of its effect any more than that it did not happen: the handler itself runs.
@@ -80,7 +82,7 @@ impl Tenure {
             return;
         }
         self.lanes.settling(lane);
-        self.to_settle.push(Settling { lane, entry: run.entry, settle, acknowledges: false });
+        self.to_settle.push(Settling { lane, entry: run.entry, settle, acknowledges: None });
     }
 
     pub(super) fn judge(&self, now: Now) -> Judge<'_> {
@@ -103,7 +105,7 @@ impl Tenure {
             for settling in self.to_settle.drain(..count) {
                 let Settling { lane, entry, settle, acknowledges } = settling;
                 settles.push(settle);
-                lanes.push(OnAnswer { lane, entry, acknowledges });
+                lanes.push(OnAnswer { lane, entry, slot: acknowledges });
             }
             self.settling_calls += 1;
             self.send(Call::Settle(settles), lanes, actions);
@@ -142,18 +144,18 @@ impl Tenure {
         let (mut done, mut disagreement) = (0, false);
         let (mut runs, instant) = (Vec::new(), now.instant);
         for ((settle, settled), on_answer) in settles.iter().zip(jobs).zip(sent.lanes) {
-            let OnAnswer { lane, entry, acknowledges } = on_answer;
+            let OnAnswer { lane, entry, slot } = on_answer;
             let (reason, holds) = match &settle.verdict {
                 Verdict::Dead { reason, hold, .. } => (Some(*reason), *hold),
                 _ => (None, false),
             };
             match (&settled, &settle.verdict) {
-                (Settled::Done, _) if acknowledges => {
-                    runs.extend(self.acknowledged(lane));
+                (Settled::Done, _) if slot.is_some() => {
+                    runs.extend(self.acknowledged(lane, slot));
                     continue;
                 }
-                (Settled::Gone, _) if acknowledges && !first => {
-                    runs.extend(self.acknowledged(lane));
+                (Settled::Gone, _) if slot.is_some() && !first => {
+                    runs.extend(self.acknowledged(lane, slot));
                     continue;
                 }
                 (Settled::Done, verdict) => {
@@ -171,7 +173,7 @@ impl Tenure {
                 }
                 (Settled::Dead, _) => {
                     if holds {
-                        self.holds(&entry, now);
+                        self.holds(sent.number, &entry, now);
                     }
                     self.lanes.settled(lane, instant);
                 }
@@ -186,7 +188,7 @@ impl Tenure {
                     if let Some(job) = self.lanes.head_of(lane).cloned() {
                         let settle = self.judge(now).rejected(&job, settle, why);
                         let entry = entry.clone();
-                        self.to_settle.push(Settling { lane, entry, settle, acknowledges: false });
+                        self.to_settle.push(Settling { lane, entry, settle, acknowledges: None });
                     }
                     actions.push(Action::Outcome { entry, settled, reason });
                     continue;
@@ -196,13 +198,13 @@ impl Tenure {
                     self.put_back(lane, &entry, settle, now);
                 }
                 (Settled::AtTurn(turn), _) if !first && *turn == settle.turn => {
-                    self.to_settle.push(Settling { lane, entry, settle: settle.clone(), acknowledges });
+                    self.to_settle.push(Settling { lane, entry, settle: settle.clone(), acknowledges: slot });
                     continue;
                 }
                 (Settled::Gone, Verdict::Done { .. } | Verdict::Discard | Verdict::Dead { .. }) if !first => {
                     self.outbox.news();
                     if holds {
-                        self.holds(&entry, now);
+                        self.holds(sent.number, &entry, now);
                     }
                     self.lanes.settled(lane, instant);
                 }
@@ -232,10 +234,10 @@ impl Tenure {
     }
 
     /// A job that may run at most once is acknowledged. It runs now, or is lost with this tenure.
-    fn acknowledged(&mut self, lane: LaneId) -> Option<Run> {
+    fn acknowledged(&mut self, lane: LaneId, slot: Option<Arc<Slot>>) -> Option<Run> {
         self.lanes.acknowledged(lane);
         let job = self.lanes.head_of(lane)?.clone();
-        Some(self.run(lane, &job, None))
+        Some(Run { slot, ..self.run(lane, &job, None) })
     }
 }
 

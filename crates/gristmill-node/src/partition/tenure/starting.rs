@@ -1,15 +1,20 @@
 //! From a head that is ready to its run: at once, under a start mark, alone in the process, or acknowledged first.
 
-use super::{Action, End, Now, Phase, Run, Settling, Tenure};
+use super::{Action, End, First, Now, Phase, Run, Settling, Tenure};
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId, LaneJob};
 use crate::partition::verdict;
 use crate::partition::way::Way;
+use crate::worker::slot::Slot;
 use gristmill_broker::Call;
 use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::start::{How, Marked, Start};
 use gristmill_job::Place;
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A start mark to be written, or taken back, and the slot of the run that waits for it.
+pub(super) type ToMark = (LaneId, LaneJob, How, Option<Arc<Slot>>);
 
 /// Strong suspects of this partition: one runs alone, or has asked to; the others wait for it.
 #[derive(Debug, Default)]
@@ -21,23 +26,19 @@ pub(super) struct Alone {
 impl Tenure {
     /// Starts every head that is ready.
     pub(super) fn start_heads(&mut self, now: Now, actions: &mut Vec<Action>) {
-        let (mut runs, mut marks, mut first_runs) = (Vec::new(), Vec::new(), 0);
+        let (mut runs, mut first_runs) = (Vec::new(), 0);
         while let Some((lane, job)) = self.lanes.start_next() {
+            let asks = |first| Run { first: Some(first), ..self.run(lane, &job, None) };
             match Way::of(&job, &self.bounds.policy, &self.node, now.instant) {
                 Way::Run => runs.push(self.run(lane, &job, None)),
-                Way::Mark(how) => marks.push((lane, job.clone(), how)),
+                Way::Mark(how) => runs.push(asks(First::Mark(how))),
+                Way::Acknowledge => runs.push(asks(First::Acknowledge)),
                 Way::Alone(how) => self.ask_alone(lane, job.entry.place, how, actions),
-                Way::Acknowledge => {
-                    let settle = verdict::acknowledgement(&job, &self.bounds.policy);
-                    self.lanes.settling(lane);
-                    let entry = job.entry.clone();
-                    self.to_settle.push(Settling { lane, entry, settle, acknowledges: true });
-                }
                 Way::Settle(unrun) => {
                     let settle = self.judge(now).unrun(&job, unrun);
                     self.lanes.settling(lane);
                     let entry = job.entry.clone();
-                    self.to_settle.push(Settling { lane, entry, settle, acknowledges: false });
+                    self.to_settle.push(Settling { lane, entry, settle, acknowledges: None });
                     continue;
                 }
             }
@@ -49,6 +50,32 @@ impl Tenure {
         if !runs.is_empty() {
             actions.push(Action::Start(runs));
         }
+    }
+
+    /// A run holds its slot and would begin: what comes first is written. So no more is marked than runs (V33), and no more
+    /// acknowledged than would be lost with this process.
+    pub(super) fn asked(&mut self, lane: LaneId, job: &LaneJob, first: First, slot: Arc<Slot>, now: Now) {
+        if self.phase != Phase::Serving || !now.trusted {
+            self.lanes.not_run(lane, now.instant);
+            return;
+        }
+        match first {
+            First::Mark(how) => {
+                self.lanes.marking(lane);
+                self.to_mark.push((lane, job.clone(), how, Some(slot)));
+            }
+            First::Acknowledge => {
+                let settle = verdict::acknowledgement(job, &self.bounds.policy);
+                self.lanes.settling(lane);
+                let entry = job.entry.clone();
+                self.to_settle.push(Settling { lane, entry, settle, acknowledges: Some(slot) });
+            }
+        }
+    }
+
+    /// Sends the start marks that came together.
+    pub(super) fn mark_starts(&mut self, actions: &mut Vec<Action>) {
+        let marks = std::mem::take(&mut self.to_mark);
         for marks in marks.chunks(MAX_JOBS_PER_CALL) {
             self.mark(marks, actions);
         }
@@ -63,16 +90,18 @@ impl Tenure {
             entry: job.entry.clone(),
             alone: matches!(how, Some(How::Alone | How::LookAlone)),
             reconcile: matches!(how, Some(How::Look | How::LookAlone)),
+            first: None,
+            slot: None,
         }
     }
 
-    fn mark(&mut self, marks: &[(LaneId, LaneJob, How)], actions: &mut Vec<Action>) {
+    fn mark(&mut self, marks: &[ToMark], actions: &mut Vec<Action>) {
         let mut starts = Vec::with_capacity(marks.len());
         let mut lanes = Vec::with_capacity(marks.len());
-        for (lane, job, how) in marks {
+        for (lane, job, how, slot) in marks {
             self.lanes.marking(*lane);
             starts.push(Start { place: job.entry.place, turn: job.turn(), how: *how });
-            lanes.push(OnAnswer { lane: *lane, entry: job.entry.clone(), acknowledges: false });
+            lanes.push(OnAnswer { lane: *lane, entry: job.entry.clone(), slot: slot.clone() });
         }
         self.send(Call::Start(starts), lanes, actions);
     }
@@ -81,7 +110,7 @@ impl Tenure {
     pub(super) fn marked(&mut self, sent: Sent, marks: Vec<Marked>, now: Now, actions: &mut Vec<Action>) {
         let Call::Start(starts) = &*sent.call else { return };
         let (mut runs, mut disagreement) = (Vec::new(), false);
-        for ((start, marked), OnAnswer { lane, .. }) in starts.iter().zip(marks).zip(sent.lanes) {
+        for ((start, marked), OnAnswer { lane, slot, .. }) in starts.iter().zip(marks).zip(sent.lanes) {
             let Some((job, Head::Marking)) = self.lanes.head(lane, start.place) else { continue };
             let job = job.clone();
             match (marked, start.how) {
@@ -95,7 +124,7 @@ impl Tenure {
                 (Marked::Started, how) => {
                     self.lanes.marked(lane);
                     if self.phase == Phase::Serving && now.trusted {
-                        runs.push(self.run(lane, &job, Some(how)));
+                        runs.push(Run { slot, ..self.run(lane, &job, Some(how)) });
                     } else {
                         self.lanes.not_run(lane, now.instant);
                         self.alone_over(start.place, actions);
@@ -128,11 +157,11 @@ impl Tenure {
                 // Noted by the same call.
                 let noted =
                     gristmill_broker::Entry { state: job.entry.state.noted(true), ..(*job.entry).clone() };
-                job.entry = std::sync::Arc::new(noted);
+                job.entry = Arc::new(noted);
             }
             let how = if stopped { How::Interrupted } else { How::Not };
             let job = job.clone();
-            self.mark(&[(lane, job, how)], actions);
+            self.mark(&[(lane, job, how, None)], actions);
         } else {
             self.lanes.not_run(lane, now.instant);
         }
@@ -169,7 +198,7 @@ impl Tenure {
         {
             let job = job.clone();
             self.alone.waiting.pop_front();
-            self.mark(&[(lane, job, how)], actions);
+            self.mark(&[(lane, job, how, None)], actions);
             return;
         }
         if let Some((lane, ..)) = asked

@@ -4,20 +4,18 @@ use super::Faults;
 use crate::partition::lanes::{Holding, LaneId};
 use crate::partition::policy::Policy;
 use crate::partition::tenure::*;
+use crate::worker::slot::Slot;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
-use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::model::Model;
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
-use gristmill_handler::{Answer as RunAnswer, Facts};
-use gristmill_job::{
-    ContentType, Effects, ErrorClass, Failure, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis,
-};
+use gristmill_job::{ContentType, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis};
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
+use std::sync::Weak;
 use std::time::Duration;
 
-const TTL: Duration = Duration::from_millis(1000);
-const TRUST: u64 = 700;
+pub(super) const TTL: Duration = Duration::from_millis(1000);
+pub(super) const TRUST: u64 = 700;
 pub(super) const KEYS: usize = 3;
 pub(super) const VERSIONS: u64 = 6;
 
@@ -44,6 +42,8 @@ pub(super) struct SimNode {
     pub(super) gate: Option<Epoch>,
     /// The job that asked to run alone, and whether it may.
     pub(super) alone: Option<(Place, bool)>,
+    /// Slots that were taken for runs that have not begun.
+    pub(super) slots: Vec<Weak<Slot>>,
     /// Runs that may be charged with a death that did not happen.
     pub(super) orphans: Vec<(Fence, u32, Place)>,
     pub(super) wake_at: Option<u64>,
@@ -128,11 +128,14 @@ impl World {
             recover_jobs: 2,
             handover_wait: Duration::from_millis(400),
             census_every: Duration::from_millis(150),
-            policy: Policy::with(
-                RetryPolicy::exponential(Duration::from_millis(50))
-                    .with_bounds(Duration::ZERO, Duration::from_millis(200))
-                    .with_max_attempts(1000),
-            ),
+            policy: Policy {
+                hold: true,
+                ..Policy::with(
+                    RetryPolicy::exponential(Duration::from_millis(50))
+                        .with_bounds(Duration::ZERO, Duration::from_millis(200))
+                        .with_max_attempts(1000),
+                )
+            },
         };
         SimNode {
             tenure: Tenure::new(bounds, incarnation.as_str().into(), 0),
@@ -149,6 +152,7 @@ impl World {
             running: Vec::new(),
             gate: None,
             alone: None,
+            slots: Vec::new(),
             orphans: Vec::new(),
             wake_at: None,
             stopped: false,
@@ -293,136 +297,6 @@ impl World {
         self.model.call(&request.call, guard)
     }
 
-    pub(super) fn step_request(&mut self, n: usize) {
-        let Some(request) = self.nodes[n].requests.pop_front() else { return };
-        let answer = self.execute(&request);
-        let lost = self.faults.lost && self.rng.one_in(10);
-        let result = if lost { Err(CallError::Unknown) } else { Ok(answer) };
-        self.nodes[n].answers.push_back((request.fence.epoch, request.number, result));
-    }
-
-    pub(super) fn step_answer(&mut self, n: usize) {
-        let Some((epoch, number, result)) = self.nodes[n].answers.pop_front() else { return };
-        if self.nodes[n].tenure.epoch() != epoch {
-            return;
-        }
-        if result.as_ref().is_ok_and(|answer| !matches!(answer, Answer::Refused(_))) {
-            self.nodes[n].answered = self.nodes[n].answered.max(number);
-        }
-        self.tell(n, Event::Answered(number, result));
-    }
-
-    /// A plain read of parked jobs is answered, in any order with the calls.
-    pub(super) fn step_load(&mut self, n: usize) {
-        if self.nodes[n].loads.is_empty() {
-            return;
-        }
-        let at = usize::try_from(self.rng.below(self.nodes[n].loads.len() as u64)).unwrap();
-        let (epoch, lane, places) = self.nodes[n].loads.remove(at);
-        let loaded = self.model.load(&self.keys, &places);
-        if self.nodes[n].tenure.epoch() == epoch {
-            self.loads += 1;
-            self.tell(n, Event::Loaded(lane, loaded));
-        }
-    }
-
-    pub(super) fn step_start(&mut self, n: usize) {
-        if self.nodes[n].queued.is_empty() {
-            return;
-        }
-        let at = usize::try_from(self.rng.below(self.nodes[n].queued.len() as u64)).unwrap();
-        // While a job asked to be alone, or is, no other starts.
-        if self.nodes[n].alone.is_some() && !self.nodes[n].queued[at].alone {
-            return;
-        }
-        let run = self.nodes[n].queued.remove(at);
-        let trusted = self.now < self.nodes[n].trusted_until;
-        if self.nodes[n].gate != Some(run.epoch) || !trusted {
-            self.tell(n, Event::Ended(vec![ended(run, Ran::NotStarted)]));
-            return;
-        }
-        let beside = self.nodes[n].running.iter().find(|other| other.entry.key == run.entry.key);
-        assert!(beside.is_none(), "two runs of {} in one process: {beside:?} and {run:?}", run.entry.key);
-        if !self.failed_over {
-            let view = &self.model.partitions(&self.queue)[0];
-            let owner = (view.owner.as_str(), view.epoch);
-            assert_eq!(owner, (self.nodes[n].incarnation.as_str(), run.epoch.0), "a start without the lease");
-        }
-        self.starts += 1;
-        if run.alone {
-            assert!(
-                self.nodes[n].running.is_empty(),
-                "not alone: {run:?} beside {:?}",
-                self.nodes[n].running
-            );
-        }
-        if self.poison.contains(&(run.entry.key.to_string(), version_of(&run))) {
-            self.deaths += 1;
-            self.die(n);
-            return;
-        }
-        self.nodes[n].running.push(run);
-    }
-
-    /// Nothing runs any more: whoever asked to be alone may run.
-    pub(super) fn step_alone(&mut self, n: usize) {
-        if let Some((place, false)) = self.nodes[n].alone
-            && self.nodes[n].running.is_empty()
-        {
-            self.nodes[n].alone = Some((place, true));
-            self.tell(n, Event::Alone(place));
-        }
-    }
-
-    /// The process is gone; another starts under its name.
-    pub(super) fn die(&mut self, n: usize) {
-        let fresh = self.fresh_node(n as u64);
-        let gone = std::mem::replace(&mut self.nodes[n], fresh);
-        self.late.extend(gone.requests);
-    }
-
-    pub(super) fn step_end(&mut self, n: usize) {
-        if self.nodes[n].running.is_empty() {
-            return;
-        }
-        let at = usize::try_from(self.rng.below(self.nodes[n].running.len() as u64)).unwrap();
-        let run = self.nodes[n].running.remove(at);
-        let envelope = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap();
-        let facts = Facts {
-            version: envelope.version,
-            own_id: envelope.own_id,
-            max_attempts: None,
-            kind: None,
-            options: None,
-        };
-        let ran = if self.faults.retry && self.rng.one_in(4) {
-            Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)
-        } else if self.faults.retry && self.rng.one_in(10) {
-            Ran::Stopped
-        } else {
-            Ran::Answered(RunAnswer::Done(Effects::put(envelope.version.to_string())), facts)
-        };
-        self.tell(n, Event::Ended(vec![ended(run, ran)]));
-    }
-
-    pub(super) fn step_renew(&mut self, n: usize) {
-        let Some(fence) = self.nodes[n].fence.clone() else { return };
-        let lease = Renew { keys: self.keys.clone(), fence: fence.clone(), answered: self.nodes[n].answered };
-        let answer = self.model.renew(&[lease], TTL).remove(0);
-        if self.faults.lost && self.rng.one_in(6) {
-            return;
-        }
-        let wanted = self.faults.handover && self.rng.one_in(6);
-        match answer {
-            Renewed::Ok { changes, .. } => {
-                self.nodes[n].trusted_until = self.now + TRUST;
-                self.tell(n, Event::Renewed { wanted, changes });
-            }
-            Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
-            Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),
-        }
-    }
-
     pub(super) fn pass(&mut self, ms: u64) {
         self.now += ms;
         self.model.set_now(UnixMillis(self.now));
@@ -439,10 +313,6 @@ impl World {
             }
         }
     }
-}
-
-fn version_of(run: &Run) -> u64 {
-    gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().version
 }
 
 pub(super) fn ended(run: Run, ran: Ran) -> Ended {

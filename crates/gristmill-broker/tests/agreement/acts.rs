@@ -1,0 +1,192 @@
+//! What needs no lease: a job comes back from the dead, a run is absolved, jobs are loaded, something is written by hand.
+
+use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key};
+use crate::plan::{self, Number, Operation, Span, Which};
+use bytes::Bytes;
+use gristmill_broker::absolve::Absolved;
+use gristmill_broker::returned::Returned;
+use gristmill_broker::state::{Crash, Request, StartMark, Suspicion};
+use gristmill_broker::{Epoch, Fence, StateLine};
+use gristmill_job::{EncodedJob, Place, UnixMillis};
+
+/// Where no job ever was.
+const NOWHERE: Place = Place { ms: 5, seq: 1 };
+
+fn text(place: Place) -> Vec<u8> {
+    place.to_string().into_bytes()
+}
+
+impl Both {
+    /// What an operation consists of: each is asked by itself.
+    pub(crate) fn steps(&self, operation: &Operation) -> Vec<Operation> {
+        let owner = self.model.partitions(&self.queue).remove(0).owner;
+        let owner = (0..plan::ACTORS).find(|who| incarnation(*who).as_str() == owner);
+        let (who, ttl, count) = match operation.clone() {
+            Operation::Succeed { who, ttl, count } => (who, ttl, count),
+            Operation::Call { who: plan::OWNER, tenures_ago, number, call } => {
+                let who = owner.unwrap_or_default();
+                return vec![Operation::Call { who, tenures_ago, number, call }];
+            }
+            other => return vec![other],
+        };
+        let next = |call| Operation::Call { who, tenures_ago: 0, number: Number::Next, call };
+        let dies = |who| Operation::Renew { who, tenures_ago: 0, ttl: Span::Moment, answered_ahead: 0 };
+        let recover = |go_on| next(plan::Call::Recover { go_on, count });
+        let then = [
+            Operation::Take { who, ttl },
+            recover(false),
+            recover(true),
+            next(plan::Call::Take { go_on: false, count }),
+            next(plan::Call::Take { go_on: true, count }),
+        ];
+        owner.map(dies).into_iter().chain(then).collect()
+    }
+
+    /// As a replay does it.
+    pub(crate) fn come_back(&mut self, nth: Option<usize>, turn: u32, edited: bool, strong: bool) -> Outcome {
+        let there = self.model.jobs(&self.keys).into_iter().map(|job| job.0);
+        let there: Vec<Place> =
+            there.chain(self.model.returned(&self.keys).into_iter().map(|job| job.0)).collect();
+        let places = &self.given[1].places;
+        let nowhere: Vec<usize> =
+            (0..self.jobs.len()).rev().filter(|n| !there.contains(&places[*n])).collect();
+        let index = match nth.and_then(|nth| nowhere.get(nth % nowhere.len().max(1))) {
+            Some(index) => *index,
+            None => {
+                let index = self.jobs.len();
+                let place = Place { ms: 100 + index as u64, seq: 0 };
+                self.given.iter_mut().for_each(|given| given.places.push(place));
+                let number = (index % 2) as u8;
+                self.jobs.push(Known { id: id(number), key: key(number), own_id: turn == 1 });
+                index
+            }
+        };
+        let known = &self.jobs[index];
+        let job = EncodedJob {
+            id: known.id.clone(),
+            key: known.key.clone(),
+            envelope: Bytes::from(format!("back at {turn}")),
+            own_id: known.own_id,
+        };
+        let suspicion = if strong { Suspicion::Strong } else { Suspicion::None };
+        let line = StateLine { turn, suspicion, replays: turn, ..StateLine::default() };
+        let original = edited.then(|| Bytes::from_static(b"first"));
+        let [real, model] = [0, 1].map(|side: usize| self.given[side].places[index]);
+        let changes = self.model.come_back(&self.keys, model, &job, line.clone(), original.clone());
+        let keys = self.keys.clone();
+        let (id, key) = (job.id.as_bytes().to_vec(), job.key.as_bytes().to_vec());
+        let record = Returned { i: id, k: key, d: job.envelope.to_vec() }.encode()?;
+        let name = |key: &str| key.as_bytes().to_vec();
+        self.raw(&[b"HINCRBY".to_vec(), name(&keys.lease), b"changes".to_vec(), b"1".to_vec()])?;
+        self.raw(&[b"HSET".to_vec(), name(&keys.returned_bodies), text(real), record])?;
+        let score = changes.to_string().into_bytes();
+        self.raw(&[b"ZADD".to_vec(), name(&keys.returned), score, text(real)])?;
+        self.raw(&[b"HSET".to_vec(), name(&keys.state), text(real), line.write()])?;
+        if let Some(original) = original {
+            self.raw(&[b"HSETNX".to_vec(), name(&keys.originals), text(real), original.to_vec()])?;
+        }
+        self.hear("come_back")
+    }
+
+    pub(crate) fn line(&mut self, job: Option<Which>, plan: &plan::Line) -> Outcome {
+        let places = match job {
+            None => [NOWHERE; 2],
+            Some(job) => match self.which(job) {
+                Some(index) => [0, 1].map(|side: usize| self.given[side].places[index]),
+                None => return Ok(()),
+            },
+        };
+        let mut lines = [StateLine::default(), StateLine::default()];
+        for (side, line) in lines.iter_mut().enumerate() {
+            line.turn = plan.turn;
+            line.suspicion =
+                [Suspicion::None, Suspicion::Weak, Suspicion::Strong][usize::from(plan.suspicion)];
+            line.interrupted = plan.interrupted;
+            line.request = plan.asked.then_some(Request::Skip);
+            let mark = plan.mark.and_then(|(who, ago, alone)| Some((self.fence(side, who, ago)?, alone)));
+            line.mark = mark.map(|(fence, alone)| StartMark { fence, alone });
+            for (who, turn) in &plan.charges {
+                let fence = self.fence(side, *who, 0);
+                let fence = fence.unwrap_or(Fence { incarnation: incarnation(*who), epoch: Epoch(0) });
+                line.crashes.push(Crash { fence, turn: *turn, at: UnixMillis(clock()) });
+            }
+        }
+        let [real, model] = lines;
+        let name = self.keys.state.as_bytes().to_vec();
+        if real == StateLine::default() {
+            self.raw(&[b"HDEL".to_vec(), name, text(places[0])])?;
+        } else {
+            self.raw(&[b"HSET".to_vec(), name, text(places[0]), real.write()])?;
+        }
+        self.model.set_line(&self.keys, places[1], model);
+        Ok(())
+    }
+
+    fn fence(&mut self, side: usize, who: usize, ago: usize) -> Option<Fence> {
+        let tenure = self.tenure(who, ago)?;
+        Some([&tenure.real, &tenure.model][side].clone())
+    }
+
+    pub(crate) fn hold(&mut self, number: u8) -> Outcome {
+        let key = key(number);
+        self.model.put_hold(&self.keys, &key, "none", UnixMillis(5), NOWHERE);
+        let hold = format!("none 5 {NOWHERE}").into_bytes();
+        let name = self.keys.held.as_bytes().to_vec();
+        self.raw(&[b"HSET".to_vec(), name, key.as_bytes().to_vec(), hold])
+    }
+
+    pub(crate) async fn absolve(
+        &mut self,
+        run: Option<(usize, usize)>,
+        turn: Option<u32>,
+        job: Which,
+    ) -> Outcome {
+        let Some(index) = self.which(job) else { return Ok(()) };
+        let (run, ran) = match run {
+            Some((who, ago)) => (self.tenure(who, ago).map(|tenure| tenure.model.clone()), None),
+            None => {
+                let line = self.model.state(&self.keys, self.given[1].places[index]).unwrap_or_default();
+                let charge = line.crashes.first().map(|crash| (crash.fence.clone(), crash.turn));
+                line.mark.map(|mark| (mark.fence, line.turn)).or(charge).unzip()
+            }
+        };
+        let Some(tenure) = self.tenures.iter().flatten().find(|tenure| Some(&tenure.model) == run.as_ref())
+        else {
+            return Ok(());
+        };
+        let (real, model) = (tenure.real.clone(), tenure.model.clone());
+        let turn = turn.or(ran).unwrap_or_else(|| self.turn(index));
+        let places = [0, 1].map(|side: usize| self.given[side].places[index]);
+        let real = self.connection.absolve(&self.keys, &real, turn, places[0]).await;
+        let model = self.model.absolve(&self.keys, &model, turn, places[1]);
+        let word = match agree(real.map_err(|e| e.to_string())?, model)? {
+            Absolved::Absolved => "absolve:absolved",
+            Absolved::Nothing => "absolve:nothing",
+            Absolved::Mine => "absolve:mine",
+        };
+        self.hear(word)
+    }
+
+    pub(crate) async fn load(&mut self, jobs: &[Which]) -> Outcome {
+        let indexes: Vec<usize> = jobs.iter().filter_map(|job| self.which(*job)).collect();
+        let places = [0, 1].map(|side: usize| {
+            indexes.iter().map(|index| self.given[side].places[*index]).collect::<Vec<_>>()
+        });
+        let real = self.connection.load(&self.keys, &places[0]).await.map_err(|e| e.to_string())?;
+        let model = self.model.load(&self.keys, &places[1]);
+        let [real, model] = [(0, real), (1, model)].map(|(side, loaded): (usize, Vec<_>)| {
+            let given = &self.given[side];
+            let shown =
+                |(place, entry): (Place, Option<_>)| (given.place(place), entry.map(|e| given.entry(e)));
+            loaded.into_iter().map(shown).collect::<Vec<_>>()
+        });
+        for (_, entry) in agree(real, model)? {
+            self.heard.push(match entry {
+                None => "load:nowhere",
+                Some(entry) if entry.returned => "load:returned",
+                Some(_) => "load:there",
+            });
+        }
+        Ok(())
+    }
+}

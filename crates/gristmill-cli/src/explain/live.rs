@@ -1,0 +1,138 @@
+//! Everything around a job that waits or runs: its key, its partition, what is before it, and who serves its kind.
+
+use crate::exit::Failure;
+use crate::kinds::Served;
+use gristmill_broker::dead::DeadFound;
+use gristmill_broker::hung::HungRun;
+use gristmill_broker::locate::JobView;
+use gristmill_broker::survey::Sought;
+use gristmill_broker::waiting::HeldKey;
+use gristmill_broker::{Connection, QueueDefinition};
+use gristmill_job::{Envelope, Key, Place};
+
+/// A number of jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Counted {
+    pub(super) jobs: u64,
+    /// Whether there may be more.
+    pub(super) at_least: bool,
+}
+
+impl std::fmt::Display for Counted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let jobs = if self.jobs == 1 { "job" } else { "jobs" };
+        write!(f, "{}{} {jobs}", if self.at_least { "at least " } else { "" }, self.jobs)
+    }
+}
+
+/// A job and what is around it.
+#[derive(Debug, Clone)]
+pub(super) struct Around {
+    pub(super) queue: QueueDefinition,
+    pub(super) partition: u16,
+    pub(super) job: JobView,
+    /// Its kind, where its envelope can be read.
+    pub(super) kind: Option<String>,
+    /// Its version, where its envelope can be read.
+    pub(super) version: Option<u64>,
+    /// The hold of its key.
+    pub(super) hold: Option<HeldKey>,
+    /// Jobs of its key before it.
+    pub(super) of_key: Counted,
+    /// Jobs of its partition before it.
+    pub(super) of_partition: Counted,
+    /// The first job of its key, where that is another.
+    pub(super) first: Option<JobView>,
+    /// A run of it that holds a thread of a living node, and was given up there.
+    pub(super) hung: Option<HungRun>,
+    /// Whether a living node serves its kind; `None` where that is not known.
+    pub(super) served: Option<bool>,
+}
+
+impl Around {
+    pub(super) async fn look(
+        connection: &Connection,
+        queue: &QueueDefinition,
+        partition: u16,
+        job: &JobView,
+        scan: u64,
+    ) -> Result<Self, Failure> {
+        let keys = queue.partition(partition);
+        let sought = Sought { keys: vec![job.key.clone()], before: Some(job.place), ..Sought::default() };
+        let seen = connection.survey(&keys, &sought, scan).await?;
+        let mut first = seen.first.first().copied().flatten();
+        let (mut of_key, mut of_partition) = (seen.of_key.first().copied().unwrap_or_default(), seen.jobs);
+        // Jobs that came back lie beside the stream and have their places in the same order.
+        let mut cursor = 0;
+        loop {
+            let slice = connection.stored_lines(&keys, cursor).await?;
+            for stored in slice.items.into_iter().filter(|stored| stored.returned && stored.place < job.place)
+            {
+                of_partition += 1;
+                if stored.key.as_ref() == Some(&job.key) {
+                    of_key += 1;
+                    first = Some(first.map_or(stored.place, |first| first.min(stored.place)));
+                }
+            }
+            cursor = slice.next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        let first = match first {
+            Some(place) => connection.job_at(&keys, place).await?,
+            None => None,
+        };
+        let envelope = Envelope::decode(&job.envelope, usize::MAX).ok();
+        let kind = envelope.as_ref().map(|envelope| envelope.kind.to_owned());
+        let nodes = Served::look(connection, queue).await?;
+        let served = kind.as_ref().and_then(|kind| nodes.serves(kind));
+        let hung = connection.hung(&queue.name).await?.into_iter().find(|run| {
+            let living = nodes.nodes.iter().any(|node| node == run.incarnation.as_str());
+            living && (run.partition, run.place) == (partition, job.place)
+        });
+        let at_least = seen.cut_short;
+        Ok(Self {
+            queue: queue.clone(),
+            partition,
+            hold: connection.hold_of(&keys, &job.key).await?,
+            version: envelope.map(|envelope| envelope.version),
+            kind,
+            of_key: Counted { jobs: of_key, at_least },
+            of_partition: Counted { jobs: of_partition, at_least },
+            first,
+            hung,
+            served,
+            job: job.clone(),
+        })
+    }
+}
+
+/// What lies beside a dead letter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Beside {
+    /// Whether it holds the key of its job; `None` where its record cannot tell.
+    pub(super) holds: Option<bool>,
+    /// The size of the envelope it had before a person edited it, in bytes; `None` if nobody did.
+    pub(super) original_bytes: Option<u64>,
+}
+
+impl Beside {
+    pub(super) async fn look(
+        connection: &Connection,
+        queue: &QueueDefinition,
+        found: &DeadFound,
+    ) -> Result<Self, Failure> {
+        let Ok(letter) = &found.letter else { return Ok(Self::default()) };
+        let keys = queue.partition(found.position.partition);
+        let hold = connection.hold_of(&keys, &Key::from_stored(letter.key.clone().into())).await?;
+        let original = match Place::parse(letter.place.as_bytes()) {
+            Some(place) => connection.original(&keys, place).await?,
+            None => None,
+        };
+        Ok(Self {
+            holds: Some(hold.is_some_and(|hold| hold.letter.as_bytes() == found.position.id)),
+            original_bytes: original.map(|original| original.len() as u64),
+        })
+    }
+}

@@ -1,0 +1,147 @@
+//! Why a job does not run now, and who could change that. Pure.
+
+use super::live::Around;
+use crate::keys::typed;
+use crate::output::when;
+use crate::reason::{self, Reason};
+use gristmill_broker::keys::HANDED_BACK;
+use gristmill_broker::locate::JobView;
+use gristmill_job::Envelope;
+use std::time::Duration;
+
+/// In the order in which they would have to go. Never empty.
+pub(super) fn reasons(around: &Around) -> Vec<Reason> {
+    let Around { job, kind, .. } = around;
+    let mut reasons = Vec::new();
+    reasons.extend(no_owner(around));
+    reasons.extend(held(around));
+    reasons.extend(behind(around));
+    reasons.extend(reason::of_line(&job.line, kind.as_deref(), job.now));
+    if let Some(run) = &around.hung {
+        let (node, since) = (&run.incarnation, when(run.since, job.now));
+        let text = format!(
+            "a run of it that began before holds a thread of {node} ({since}) and cannot be stopped; it was given up there, \
+             and its result will be refused"
+        );
+        reasons.push(Reason::new("hung", text));
+    }
+    if around.served == Some(false) {
+        let kind = kind.as_deref().unwrap_or_default();
+        reasons.push(Reason::new(
+            "unserved_kind",
+            format!("no living node serves kind {kind}: start one that does"),
+        ));
+    }
+    // What keeps it from running is told: then it does not run.
+    let blocked = reasons.iter().any(|it| ["held", "behind_key"].contains(&it.code) || it.until.is_some());
+    reasons.push(where_it_stands(around, blocked));
+    reasons
+}
+
+/// Whether the lease of its partition stands.
+fn owned(job: &JobView) -> bool {
+    !job.owner.is_empty() && job.expires > job.now
+}
+
+fn no_owner(around: &Around) -> Option<Reason> {
+    let (job, partition) = (&around.job, around.partition);
+    if owned(job) {
+        return None;
+    }
+    let since = match (job.owner.is_empty(), job.epoch) {
+        (true, 0) => "nobody ever owned it".to_owned(),
+        (true, _) => "its last owner gave it up".to_owned(),
+        (false, _) => format!("the lease of {} expired {}", job.owner, when(job.expires, job.now)),
+    };
+    Some(Reason::new(
+        "no_owner",
+        format!("partition {partition} has no owner: {since}; `gristmill queues` shows the nodes there are"),
+    ))
+}
+
+fn held(around: &Around) -> Option<Reason> {
+    let hold = around.hold.as_ref()?;
+    let (queue, key, letter) = (&around.queue.name, typed(&hold.key), &hold.letter);
+    let since = when(hold.since, around.job.now);
+    Some(Reason::new(
+        "held",
+        format!(
+            "its key is held since dead letter {letter} ({since}), until a person acts: `gristmill dead replay {letter}`, \
+             `gristmill keys release {queue} {key}` or `gristmill keys skip {queue} {key}`"
+        ),
+    ))
+}
+
+fn behind(around: &Around) -> Option<Reason> {
+    let first = around.first.as_ref()?;
+    let kind = Envelope::decode(&first.envelope, usize::MAX).ok().map(|envelope| envelope.kind.to_owned());
+    let why: Vec<Reason> = reason::of_line(&first.line, kind.as_deref(), first.now);
+    let until = why.iter().find_map(|reason| reason.until);
+    let what: Vec<String> = why.into_iter().map(|reason| reason.text).collect();
+    let what = if what.is_empty() { String::new() } else { format!(", which is {}", what.join("; ")) };
+    let text = format!(
+        "waits behind {} of its key; the first is job {} at place {}{what}",
+        around.of_key, first.id, first.place
+    );
+    Some(Reason { until, ..Reason::new("behind_key", text) })
+}
+
+/// What Redis knows about a run of it. A job that is claimed or came back may run, unless it is known what it waits for.
+fn where_it_stands(around: &Around, blocked: bool) -> Reason {
+    let job = &around.job;
+    let mine = |incarnation: &str| owned(job) && job.owner == incarnation;
+    if let Some(mark) = &job.line.mark {
+        let (node, alone) = (&mark.fence.incarnation, if mark.alone { ", alone in its process" } else { "" });
+        return match mine(node.as_str()) {
+            true => Reason::new("running", format!("running now on {node} under a start mark{alone}")),
+            false => Reason::new(
+                "left_running",
+                format!(
+                    "{node} started it under a start mark{alone} and no longer owns the partition: whether the run goes \
+                     on is not known; the next owner finds the mark"
+                ),
+            ),
+        };
+    }
+    let unknown = |why: &str| match blocked {
+        true => String::new(),
+        false => format!("; whether it runs at this moment is not known: {why}"),
+    };
+    const NO_TRACE: &str = "a run without a start mark leaves no trace until it ends";
+    if job.returned {
+        let text = "it came back from the dead by a replay, and its owner takes it within a second of that";
+        return Reason::new("returned", format!("{text}{}", unknown(NO_TRACE)));
+    }
+    let Some(claim) = &job.claim else {
+        return Reason::new(
+            "unclaimed",
+            format!("no node has claimed it; before it {} of its partition", around.of_partition),
+        );
+    };
+    let since = crate::output::age(Duration::from_millis(claim.idle_ms));
+    let node = claim.holder.rsplit_once('#').map_or(claim.holder.as_str(), |(node, _)| node);
+    match (claim.holder == HANDED_BACK, mine(node)) {
+        (true, _) => Reason::new(
+            "handed_back",
+            format!("a node that left handed it back {since} ago; the next owner takes it"),
+        ),
+        (false, true) => Reason::new(
+            "claimed",
+            format!(
+                "claimed by {node} for {since}, before it {} of its partition{}",
+                around.of_partition,
+                unknown(NO_TRACE)
+            ),
+        ),
+        (false, false) => Reason::new(
+            "left_claimed",
+            format!(
+                "claimed by {node} since {since}, which no longer owns the partition; the next owner takes it"
+            ),
+        ),
+    }
+}
+
+#[cfg(test)]
+#[path = "why_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! What may happen next in the world: one small step each, in any order.
+
+use super::world::{TRUST, TTL, World, ended};
+use crate::partition::tenure::*;
+use crate::worker::slot::Slot;
+use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::replay::{Replay, Replayed};
+use gristmill_handler::{Answer as RunAnswer, Facts};
+use gristmill_job::{DeadReason, Effects, ErrorClass, Failure};
+
+fn version_of(run: &Run) -> u64 {
+    gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().version
+}
+
+impl World {
+    pub(super) fn step_request(&mut self, n: usize) {
+        let Some(request) = self.nodes[n].requests.pop_front() else { return };
+        let answer = self.execute(&request);
+        let lost = self.faults.lost && self.rng.one_in(10);
+        let result = if lost { Err(CallError::Unknown) } else { Ok(answer) };
+        self.nodes[n].answers.push_back((request.fence.epoch, request.number, result));
+    }
+
+    pub(super) fn step_answer(&mut self, n: usize) {
+        let Some((epoch, number, result)) = self.nodes[n].answers.pop_front() else { return };
+        if self.nodes[n].tenure.epoch() != epoch {
+            return;
+        }
+        if result.as_ref().is_ok_and(|answer| !matches!(answer, Answer::Refused(_))) {
+            self.nodes[n].answered = self.nodes[n].answered.max(number);
+        }
+        self.tell(n, Event::Answered(number, result));
+    }
+
+    /// A plain read of parked jobs is answered, in any order with the calls.
+    pub(super) fn step_load(&mut self, n: usize) {
+        if self.nodes[n].loads.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].loads.len() as u64)).unwrap();
+        let (epoch, lane, places) = self.nodes[n].loads.remove(at);
+        let loaded = self.model.load(&self.keys, &places);
+        if self.nodes[n].tenure.epoch() == epoch {
+            self.loads += 1;
+            self.tell(n, Event::Loaded(lane, loaded));
+        }
+    }
+
+    pub(super) fn step_start(&mut self, n: usize) {
+        if self.nodes[n].queued.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].queued.len() as u64)).unwrap();
+        // While a job asked to be alone, or is, no other starts.
+        let next = &self.nodes[n].queued[at];
+        if self.nodes[n].alone.is_some() && !next.alone && next.slot.is_none() {
+            return;
+        }
+        let run = self.nodes[n].queued.remove(at);
+        let trusted = self.now < self.nodes[n].trusted_until;
+        if self.nodes[n].gate != Some(run.epoch) || !trusted {
+            self.tell(n, Event::Ended(vec![ended(run, Ran::NotStarted)]));
+            return;
+        }
+        if let Some(first) = run.first {
+            let slot = Slot::none();
+            self.nodes[n].slots.push(Arc::downgrade(&slot));
+            self.tell(n, Event::Ended(vec![ended(run, Ran::Asks(first, slot))]));
+            return;
+        }
+        let beside = self.nodes[n].running.iter().find(|other| other.entry.key == run.entry.key);
+        assert!(beside.is_none(), "two runs of {} in one process: {beside:?} and {run:?}", run.entry.key);
+        if !self.failed_over {
+            let view = &self.model.partitions(&self.queue)[0];
+            let owner = (view.owner.as_str(), view.epoch);
+            assert_eq!(owner, (self.nodes[n].incarnation.as_str(), run.epoch.0), "a start without the lease");
+        }
+        self.starts += 1;
+        if run.alone {
+            assert!(
+                self.nodes[n].running.is_empty(),
+                "not alone: {run:?} beside {:?}",
+                self.nodes[n].running
+            );
+        }
+        if self.poison.contains(&(run.entry.key.to_string(), version_of(&run))) {
+            self.deaths += 1;
+            self.die(n);
+            return;
+        }
+        self.nodes[n].running.push(run);
+    }
+
+    /// A person brings a letter back, twice; and lets a key go on whose job killed its processes.
+    pub(super) fn step_person(&mut self) {
+        let letters = self.model.dead_letters(&self.queue, 0, 0, 1000);
+        let dead: Vec<_> = letters.into_iter().map(|view| (view.id, view.letter.unwrap())).collect();
+        for (_, letter) in dead.iter().filter(|(_, letter)| letter.reason == DeadReason::Crashed) {
+            let key = gristmill_job::Key::from_stored(letter.key.clone().into());
+            self.model.release_key(&self.keys, &key, None);
+        }
+        let dead = dead.into_iter();
+        let mut mine: Vec<_> = dead.filter(|(_, letter)| letter.reason == DeadReason::Permanent).collect();
+        if !mine.is_empty() {
+            let at = usize::try_from(self.rng.below(mine.len() as u64)).unwrap();
+            let (id, letter) = mine.swap_remove(at);
+            self.log.push(format!("{} a person replays {id}", self.now));
+            let replay = Replay::of(id.into(), letter).unwrap();
+            assert_eq!(self.model.replay(&self.keys, std::slice::from_ref(&replay)), [Replayed::Replayed]);
+            assert_eq!(self.model.replay(&self.keys, &[replay]), [Replayed::Gone]);
+        }
+    }
+
+    /// Nothing runs any more: whoever asked to be alone may run.
+    pub(super) fn step_alone(&mut self, n: usize) {
+        if let Some((place, false)) = self.nodes[n].alone
+            && self.nodes[n].running.is_empty()
+            && self.nodes[n].slots.iter().all(|slot| slot.strong_count() == 0)
+        {
+            self.nodes[n].alone = Some((place, true));
+            self.tell(n, Event::Alone(place));
+        }
+    }
+
+    /// The process is gone; another starts under its name.
+    pub(super) fn die(&mut self, n: usize) {
+        let fresh = self.fresh_node(n as u64);
+        let gone = std::mem::replace(&mut self.nodes[n], fresh);
+        self.late.extend(gone.requests);
+    }
+
+    pub(super) fn step_end(&mut self, n: usize) {
+        if self.nodes[n].running.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].running.len() as u64)).unwrap();
+        let run = self.nodes[n].running.remove(at);
+        let envelope = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap();
+        let facts = Facts {
+            version: envelope.version,
+            own_id: envelope.own_id,
+            max_attempts: None,
+            kind: None,
+            options: None,
+        };
+        let ran = if self.faults.dies && self.rng.one_in(8) {
+            Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Permanent, vec!["x".into()])), facts)
+        } else if self.faults.retry && self.rng.one_in(4) {
+            Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)
+        } else if self.faults.retry && self.rng.one_in(10) {
+            Ran::Stopped
+        } else {
+            Ran::Answered(RunAnswer::Done(Effects::put(envelope.version.to_string())), facts)
+        };
+        self.tell(n, Event::Ended(vec![ended(run, ran)]));
+    }
+
+    pub(super) fn step_renew(&mut self, n: usize) {
+        let Some(fence) = self.nodes[n].fence.clone() else { return };
+        let lease = Renew { keys: self.keys.clone(), fence: fence.clone(), answered: self.nodes[n].answered };
+        let answer = self.model.renew(&[lease], TTL).remove(0);
+        if self.faults.lost && self.rng.one_in(6) {
+            return;
+        }
+        let wanted = self.faults.handover && self.rng.one_in(6);
+        match answer {
+            Renewed::Ok { changes, .. } => {
+                self.nodes[n].trusted_until = self.now + TRUST;
+                self.tell(n, Event::Renewed { wanted, changes });
+            }
+            Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
+            Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),
+        }
+    }
+}
