@@ -301,6 +301,11 @@ fn of_a_kind_that_runs_at_most_once_all_run_once_where_their_node_leaves_in_time
         let left = fleet.drain(&mut node);
         assert_eq!(left.abandoned, 0, "{}", left.line);
         let _other = fleet.node_with(&KINDS);
+        // It is acknowledged when it begins.
+        eventually(SOON, "all have run", || {
+            let runs = fleet.history().runs;
+            (runs.iter().filter(|run| run.is_done()).count() == 60).then_some(())
+        });
         fleet.wait_settled();
         let report = fleet.assert_promises();
         assert_eq!((report.runs, fleet.dead().len()), (60, 0));

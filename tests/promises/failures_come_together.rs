@@ -134,7 +134,7 @@ fn pauses_past_the_lease_among_suspects() {
         let more = ["--slots", "4"];
         let mut nodes = vec![fleet.node_with(&more), fleet.node_with(&more)];
         fleet.wait_shared_by(2);
-        let jobs = Fleet::versions(20, 6, &Script { wait_ms: 60, ..effect() });
+        let jobs = Fleet::versions(20, 10, &Script { wait_ms: 400, ..effect() });
         fleet.enqueue(jobs.clone());
         fleet.wait_started(10);
         // Suspects first: a death of both.
@@ -143,7 +143,7 @@ fn pauses_past_the_lease_among_suspects() {
         }
         nodes = vec![fleet.node_with(&more), fleet.node_with(&more)];
         for _ in 0..2 {
-            fleet.wait_started_more(1 + rng.below(15) as usize);
+            fleet.wait_started_more(1 + rng.below(10) as usize);
             let victim = rng.below(2) as usize;
             fleet.pause(&mut nodes[victim]);
             // not a wait: how long the fault lasts
