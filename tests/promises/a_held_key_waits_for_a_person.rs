@@ -176,6 +176,34 @@ fn again_where_the_replayed_job_dies_again() {
     });
 }
 
+/// What cannot be decoded has a key, and holds it as any other.
+#[test]
+fn also_where_what_died_could_not_be_decoded() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let _node = fleet.node_with(&HOLD);
+        fleet.write_raw(0, &[(b"i", b"raw"), (b"k", key().as_bytes()), (b"d", b"no envelope")]);
+        let jobs = vec![Fleet::job("a:2", &key(), 2, &effect())];
+        fleet.enqueue(jobs.clone());
+        let (view, letter) = fleet.wait_letter("raw");
+        assert_eq!((letter.reason, letter.kind), (DeadReason::Undecodable, None));
+        assert_eq!(fleet.hold_of(&key()).unwrap().letter, view.id);
+        others_go_on(&fleet, 0);
+        // A replay mends nothing, and says so once more.
+        assert_eq!(fleet.replay(&view, &fleet.wait_letter("raw").1), Replayed::Replayed);
+        let (again, letter) = eventually(SOON, "its next letter", || {
+            fleet.letter_of("raw").filter(|(next, _)| next.id != view.id)
+        });
+        assert_eq!((letter.reason, letter.replays), (DeadReason::Undecodable, 1));
+        assert_eq!(letter.envelope, b"no envelope");
+        assert!(fleet.runs_of("a:2").is_empty());
+        assert_eq!(fleet.discard(&again), Discarded::Discarded);
+        eventually(SOON, "its key goes on", || fleet.entity(&key()));
+        fleet.wait_settled();
+    });
+}
+
 /// The partition has no owner while a person acts.
 #[test]
 fn also_where_nobody_owns_its_partition() {

@@ -16,6 +16,7 @@
 //! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
+//! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
@@ -90,6 +91,7 @@ mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;
 mod failures_are_sorted;
+mod failures_come_together;
 mod index;
 mod keys_stay_in_order;
 mod no_job_is_lost;
