@@ -402,8 +402,6 @@ impl State {
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
         self.line = None;
-        // However a tenure ends, the process is not kept for it.
-        self.around.alone.over(&self.shared);
         self.withdraw();
     }
 

@@ -1,11 +1,17 @@
 //! The scenarios, one private server each, and what is said at the end.
 
+mod blocked;
+mod dead;
 mod drain;
 mod enqueue;
+mod fail_once;
 mod latency;
 mod long;
 mod memory;
+mod pinging;
+mod poison;
 mod recovery;
+mod sharing;
 
 use crate::failure::Outcome;
 use crate::ground::Ground;
@@ -14,12 +20,16 @@ use crate::report::{Figures, Table};
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 5] = [
+const SCENARIOS: [(Only, Scenario); 9] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
     (Only::Memory, memory::run),
     (Only::Recovery, recovery::run),
+    (Only::Blocked, blocked::run),
+    (Only::FailOnce, fail_once::run),
+    (Only::Poison, poison::run),
+    (Only::Dead, dead::run),
 ];
 
 /// Runs what the plan wants, prints the table and the last line.
@@ -33,6 +43,7 @@ pub(crate) fn all(plan: &Plan) -> Outcome<()> {
     );
     if plan.long {
         long::run(&ground, &mut figures, &mut table)?;
+        dead::run(&ground, &mut figures, &mut table)?;
     } else {
         for (_, scenario) in SCENARIOS.iter().filter(|(which, _)| plan.wants(*which)) {
             scenario(&ground, &mut figures, &mut table)?;

@@ -88,7 +88,7 @@ impl Tenure {
         looking.told = None;
         // At the first look nothing was in memory that could have been asked for since.
         if looking.seen.replace(taken.changes).is_some() {
-            looking.read_again = Some(0);
+            looking.read_again = self.lanes.read_again(0, READ_AGAIN);
         }
         looking.heard = looking.heard.max(taken.changes);
         let held = std::mem::take(&mut looking.held);
