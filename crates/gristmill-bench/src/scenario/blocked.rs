@@ -29,7 +29,7 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
                 side.get("whole_ms"),
                 side.get("peak_bytes") / 1e6,
             );
-            figures.lost(side);
+            figures.tell_lost(round, side);
         }
         rounds.push((without, with));
     }

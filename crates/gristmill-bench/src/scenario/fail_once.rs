@@ -33,7 +33,7 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
                 side.get("whole_ms"),
                 side.get("retried"),
             );
-            figures.lost(side);
+            figures.tell_lost(round, side);
         }
         rounds.push(sides);
     }
