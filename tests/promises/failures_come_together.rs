@@ -9,8 +9,10 @@ use gristmill_tests::fleet::{Fleet, SOON};
 use gristmill_tests::script::{CAREFUL, Death, KIND, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+const SIGTERM: i32 = 15;
 const LONG: Duration = Duration::from_secs(150);
 
 fn effect() -> Script {
@@ -179,8 +181,10 @@ fn a_rolling_deploy_with_poison_about() {
                 turns += 1;
                 if leaves.process.terminate().is_ok() {
                     let status = leaves.process.wait(SOON * 2).unwrap();
-                    // The poison may strike while it leaves.
-                    if status.code().is_none() {
+                    // The poison may strike while it leaves; or it was told before it heard signals.
+                    if status.signal() == Some(SIGTERM) {
+                        fleet.wait_death(&mut leaves);
+                    } else if status.code().is_none() {
                         fleet.wait_death(&mut leaves);
                         deaths += 1;
                     }

@@ -105,6 +105,7 @@ fn run(seq: u64, alone: bool) -> Run {
         turn: 0,
         attempt: 1,
         alone,
+        acknowledged: false,
         reconcile: false,
         first: None,
         slot: None,

@@ -141,6 +141,10 @@ impl Tenure {
         if !places.is_empty() {
             actions.push(Action::HandedBack(places.len()));
         }
+        let unstarted = self.lanes.unstarted();
+        if unstarted > 0 {
+            actions.push(Action::Unstarted(unstarted));
+        }
         self.phase = Phase::Releasing { why };
         self.send(Call::Release, Vec::new(), actions);
     }
