@@ -88,12 +88,30 @@ pub(crate) struct LaneJob {
     pub(crate) stopped: bool,
     /// Whether it was acknowledged before its run: Redis knows it no more.
     pub(crate) acknowledged: bool,
+    /// Its start mark was written by an earlier tenure of this process: unless its run lives or never began, it has run and
+    /// nobody knows how it ended. Holds what was noted before of interrupted runs.
+    found_marked: Option<bool>,
 }
 
 impl LaneJob {
     fn new(entry: Entry, now: Instant) -> Self {
         let due = (!entry.state.due_in.is_zero()).then(|| now + entry.state.due_in);
-        Self { entry: Arc::new(entry), due, marked: false, stopped: false, acknowledged: false }
+        // Marks of others were taken by recover and take.
+        let line = entry.state.line().filter(|line| line.mark.is_some());
+        let found_marked = line.map(|line| line.interrupted);
+        let marked = found_marked.is_some();
+        let entry = if marked { Entry { state: entry.state.noted(true), ..entry } } else { entry };
+        let entry = Arc::new(entry);
+        Self { entry, due, marked, stopped: marked, acknowledged: false, found_marked }
+    }
+
+    /// The run that its start mark speaks of lives, or never began.
+    pub(crate) fn not_interrupted(&mut self) {
+        if let Some(before) = self.found_marked.take() {
+            self.stopped = false;
+            let state = self.entry.state.noted(before);
+            self.entry = Arc::new(Entry { state, ..(*self.entry).clone() });
+        }
     }
 
     pub(crate) fn turn(&self) -> u32 {
@@ -450,7 +468,8 @@ impl Lanes {
 
     /// Jobs that were acknowledged and have not been started: nobody else knows them.
     pub(crate) fn unstarted(&self) -> usize {
-        let lanes = self.slots.iter().flatten().filter(|lane| lane.state != Head::Running);
+        let lanes = self.slots.iter().flatten();
+        let lanes = lanes.filter(|lane| !matches!(lane.state, Head::Running | Head::Settling));
         lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
     }
 

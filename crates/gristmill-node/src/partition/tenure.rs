@@ -75,6 +75,8 @@ pub(crate) struct Tenure {
     calls: Calls,
     lanes: Lanes,
     leftovers: HashMap<Key, Leftover>,
+    /// Jobs whose start mark an earlier tenure wrote, and whose run did not begin.
+    not_begun: Vec<(Key, Place)>,
     to_settle: Vec<Settling>,
     to_mark: Vec<starting::ToMark>,
     /// Whether a claim is worth while: the last one was full, or the slow look is due.
@@ -135,6 +137,7 @@ impl Tenure {
             epoch: Epoch::default(),
             calls: Calls::default(),
             leftovers: HashMap::new(),
+            not_begun: Vec::new(),
             to_settle: Vec::new(),
             to_mark: Vec::new(),
             news: false,
@@ -174,7 +177,7 @@ impl Tenure {
                 }
             }
             Event::Yield(why) => self.give_up(why, now, actions),
-            Event::Acquired(answer) => self.acquired(answer, actions),
+            Event::Acquired(answer) => self.acquired(answer, now, actions),
             Event::Answered(number, result) => self.answered(number, result, now, actions),
             Event::Ended(ended) => {
                 for run in ended {

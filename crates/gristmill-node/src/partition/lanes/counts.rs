@@ -55,6 +55,17 @@ impl Lanes {
         active.filter_map(|lane| lane.jobs.front())
     }
 
+    /// Heads whose start mark is written, or on its way, and whose run has not begun.
+    pub(crate) fn not_begun(&self) -> impl Iterator<Item = &LaneJob> {
+        let heads = self.slots.iter().flatten().filter_map(|lane| Some((lane.state, lane.jobs.front()?)));
+        let waits = |(state, job): &(Head, &LaneJob)| match state {
+            Head::Marking => true,
+            Head::Ready | Head::Alone => job.marked && !job.stopped,
+            _ => false,
+        };
+        heads.filter(waits).map(|(_, job)| job)
+    }
+
     /// The heads that run.
     pub(crate) fn running(&self) -> impl Iterator<Item = &LaneJob> {
         let running = self.slots.iter().flatten().filter(|lane| lane.state == Head::Running);

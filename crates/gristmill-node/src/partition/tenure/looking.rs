@@ -30,8 +30,10 @@ pub(super) struct Looking {
     seen: Option<u64>,
     heard: u64,
     under_way: bool,
-    /// The lane from which heads are to be read again.
+    /// The lane from which heads are to be read again, and whether a person acted since that pass began: then it is made
+    /// once more, but first to its end, so that the last lanes have their turn however often people act.
     read_again: Option<usize>,
+    once_more: bool,
     next_census: Option<Instant>,
     cursors: (u64, u64),
     counting: bool,
@@ -51,6 +53,9 @@ impl Tenure {
         }
         if let Some(from) = self.looking.read_again.take() {
             self.looking.read_again = self.lanes.read_again(from, READ_AGAIN);
+            if self.looking.read_again.is_none() && std::mem::take(&mut self.looking.once_more) {
+                self.looking.read_again = Some(0);
+            }
         }
     }
 
@@ -88,7 +93,11 @@ impl Tenure {
         looking.told = None;
         // At the first look nothing was in memory that could have been asked for since.
         if looking.seen.replace(taken.changes).is_some() {
-            looking.read_again = self.lanes.read_again(0, READ_AGAIN);
+            if looking.read_again.is_some() {
+                looking.once_more = true;
+            } else {
+                looking.read_again = self.lanes.read_again(0, READ_AGAIN);
+            }
         }
         looking.heard = looking.heard.max(taken.changes);
         let held = std::mem::take(&mut looking.held);

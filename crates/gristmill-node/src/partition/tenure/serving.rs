@@ -151,7 +151,8 @@ impl Tenure {
 
     /// The last act before exit: lays everything down and releases, also what still runs (it cannot be stopped).
     pub(crate) fn abandon(&mut self, actions: &mut Vec<Action>) -> usize {
-        let running = self.lanes.running().count() + self.leftovers.len();
+        let alive = self.leftovers.values().filter(|leftover| leftover.result.is_none()).count();
+        let running = self.lanes.running().count() + alive;
         if matches!(self.phase, Phase::Serving | Phase::Yielding { .. }) {
             self.lanes.stop_running();
             self.release(Why::Drain, actions);

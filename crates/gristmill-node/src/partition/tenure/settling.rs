@@ -39,7 +39,9 @@ impl Tenure {
                     lane = adopted;
                 }
                 None if building && !leftover.acknowledged => {
-                    leftover.result = Some(run.ran);
+                    // The slot of one that asks is not kept meanwhile.
+                    let asks = matches!(run.ran, Ran::Asks(..));
+                    leftover.result = Some(if asks { Ran::NotStarted } else { run.ran });
                     return;
                 }
                 None => return self.drop_leftover(&run.entry.key, now, actions),

@@ -24,6 +24,8 @@ struct Faults {
     retry: bool,
     /// Jobs die, and hold their keys; a person brings them back.
     dies: bool,
+    /// The jobs of one key are of a kind that asks a person after an interrupted run.
+    asks: bool,
 }
 
 impl World {
@@ -94,7 +96,7 @@ impl World {
     }
 
     fn settled(&self) -> bool {
-        let waits = |letter: &DeadLetter| letter.reason == DeadReason::Permanent;
+        let waits = |letter: &DeadLetter| world::comes_back(letter.reason);
         self.model.partitions(&self.queue)[0].ready == 0
             && self.model.returned(&self.keys).is_empty()
             && !self.letters().iter().any(waits)
@@ -142,6 +144,7 @@ impl World {
             failover: false,
             retry: false,
             dies: false,
+            asks: false,
         };
         self.late.clear();
         for node in &mut self.nodes {
@@ -190,6 +193,7 @@ const NONE: Faults = Faults {
     failover: false,
     retry: false,
     dies: false,
+    asks: false,
 };
 
 fn simulate(faults: Faults) {
@@ -256,6 +260,7 @@ fn everything_at_once() {
         failover: true,
         retry: true,
         dies: true,
+        asks: false,
     });
 }
 
@@ -307,6 +312,23 @@ fn what_came_back_from_the_dead_runs_before_the_newer_jobs_of_its_key() {
     simulate(Faults { dies: true, ..NONE });
     simulate(Faults { dies: true, handover: true, retry: true, ..NONE });
     simulate(Faults { dies: true, crash: true, expiry: true, lost: true, reconnect: true, ..NONE });
+}
+
+#[test]
+fn a_run_that_may_not_be_repeated_goes_to_a_person_once_it_was_interrupted() {
+    let asks = Faults { asks: true, ..NONE };
+    simulate(asks);
+    simulate(Faults { reconnect: true, lost: true, ..asks });
+    simulate(Faults { retry: true, dies: true, handover: true, ..asks });
+    simulate(Faults {
+        crash: true,
+        expiry: true,
+        handover: true,
+        reconnect: true,
+        lost: true,
+        retry: true,
+        ..asks
+    });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What may happen next in the world: one small step each, in any order.
 
-use super::world::{TRUST, TTL, World, ended};
+use super::world::{TRUST, TTL, World, comes_back, ended};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
 use gristmill_broker::lease::renew::{Renew, Renewed};
@@ -76,6 +76,11 @@ impl World {
             assert_eq!(owner, (self.nodes[n].incarnation.as_str(), run.epoch.0), "a start without the lease");
         }
         self.starts += 1;
+        let kind = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().kind.to_owned();
+        if self.faults_at_first.asks && kind == "asks" {
+            let first = self.once.insert((run.entry.place, run.turn));
+            assert!(first, "run twice without a person: {run:?}\n{}", self.log.join("\n"));
+        }
         if run.alone {
             assert!(
                 self.nodes[n].running.is_empty(),
@@ -100,7 +105,7 @@ impl World {
             self.model.release_key(&self.keys, &key, None);
         }
         let dead = dead.into_iter();
-        let mut mine: Vec<_> = dead.filter(|(_, letter)| letter.reason == DeadReason::Permanent).collect();
+        let mut mine: Vec<_> = dead.filter(|(_, letter)| comes_back(letter.reason)).collect();
         if !mine.is_empty() {
             let at = usize::try_from(self.rng.below(mine.len() as u64)).unwrap();
             let (id, letter) = mine.swap_remove(at);
