@@ -4,8 +4,10 @@
 use gristmill_broker::release_key::ReleasedKey;
 use gristmill_job::{DeadReason, NewJob};
 use gristmill_testkit::eventually;
+use gristmill_testkit::history::now_us;
+use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::seed::{SplitMix64, seed};
-use gristmill_tests::fleet::{Fleet, SOON};
+use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::script::{CAREFUL, Death, KIND, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
@@ -296,4 +298,51 @@ fn a_suspect_and_a_long_run_that_may_be_repeated() {
 #[test]
 fn a_suspect_and_a_long_run_that_may_not_be_repeated() {
     a_long_run_and_a_suspect(CAREFUL);
+}
+
+/// The node of a lone run is cut off, loses the partition to another, and comes back: nothing else waits for that run.
+#[test]
+fn a_lone_run_that_ends_while_its_node_is_cut_off_leaves_the_process_open() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let proxy = Proxy::start(fleet.server.port()).unwrap();
+        let url = fleet.server.url_at(proxy.port());
+        let alone = fleet.node_with(&["--redis", &url]);
+        let mut other = fleet.node();
+        fleet.wait_shared_by(2);
+        let partition = fleet.partitions_of(&other)[0];
+        let key = Fleet::key_in(partition, 0);
+        let script = Script { wait_ms: 8000, recovered_wait_ms: Some(4000), ..effect() };
+        let suspect = Fleet::job("suspect", &key, 1, &script);
+        let place = fleet.enqueue(vec![suspect.clone()])[0].place.unwrap();
+        fleet.wait_run_on("suspect", &other);
+        fleet.pause(&mut other);
+        // What two deaths would have written.
+        let state = fleet.queue().partition(partition).state;
+        fleet.server.command(&["HSET", &state, &place.to_string(), "0 0 0 - strong 0 - - 0 - "]).unwrap();
+        fleet.wait_run_on("suspect", &alone);
+        let cut_at = now_us();
+        proxy.refuse();
+        proxy.cut();
+        fleet.resume(&mut other);
+        eventually(SOON, "its partitions are another's, and its run ends", || {
+            let ended = fleet
+                .runs_of("suspect")
+                .iter()
+                .any(|run| run.node == alone.incarnation && run.ended.is_some());
+            (ended && fleet.owned_by(&other) == usize::from(PARTITIONS)).then_some(())
+        });
+        fleet.cut_off(&alone, cut_at, now_us());
+        proxy.pass();
+        fleet.wait_shared_by(2);
+        let jobs = Fleet::versions(40, 3, &effect());
+        fleet.enqueue(jobs.clone());
+        fleet.wait_settled();
+        fleet.assert_effects(&[jobs, vec![suspect]].concat());
+        assert!(
+            fleet.history().runs.iter().any(|run| run.node == alone.incarnation && run.job.id != "suspect")
+        );
+        assert_eq!(fleet.dead().len(), 0);
+    });
 }
