@@ -480,22 +480,6 @@ impl Lanes {
         self.next_head(id, now);
     }
 
-    /// Runs that cannot be stopped, and are laid down all the same.
-    pub(crate) fn stop_running(&mut self) {
-        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.state == Head::Running) {
-            if let Some(job) = lane.jobs.front_mut() {
-                job.stopped = true;
-            }
-        }
-    }
-
-    /// Jobs that were acknowledged and have not been started: nobody else knows them.
-    pub(crate) fn unstarted(&self) -> usize {
-        let lanes = self.slots.iter().flatten();
-        let lanes = lanes.filter(|lane| !matches!(lane.state, Head::Running | Head::Settling));
-        lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
-    }
-
     /// The head waits without having been put back.
     pub(crate) fn wait(&mut self, id: LaneId, now: Instant, until: Instant) {
         self.set(id, Head::Ready);
