@@ -102,6 +102,11 @@ pub(crate) struct Arguments {
     pub(crate) around: Arc<Surroundings>,
 }
 
+/// Answers are waited for twice as long after each tenure that ended soon without one, so often at most.
+const MOST_PATIENCE: u32 = 5;
+/// A tenure that lasted so long did not end of a large answer.
+const LONG_TENURE: Duration = Duration::from_secs(60);
+
 /// A run that was alone when its tenure ended; see [`tenure::Action::Orphaned`].
 #[derive(Debug, Clone, Copy)]
 struct Orphan {
@@ -124,6 +129,9 @@ pub(crate) struct State {
     wake_at: Option<(Instant, u64)>,
     wakes: u64,
     actions: Vec<Action>,
+    /// Tenures in a row that ended soon, since an answer stayed away: an answer may be large, and the network slow.
+    unheard: u32,
+    held_since: Instant,
     /// Runs that may be charged with a death that did not happen.
     orphans: Vec<Orphan>,
     /// Runs of an actor that failed before this one are still alive: nothing is served until they ended.
@@ -167,6 +175,8 @@ impl Actor for Partition {
             wake_at: None,
             wakes: 0,
             actions: Vec::new(),
+            unheard: 0,
+            held_since: Instant::now(),
             orphans: Vec::new(),
             inherits_runs,
         })
@@ -339,7 +349,12 @@ impl State {
         );
     }
 
-    fn ended(&self, end: End) {
+    fn ended(&mut self, end: End) {
+        self.unheard = match end {
+            End::Unknown if self.held_since.elapsed() < LONG_TENURE => self.unheard + 1,
+            End::Unknown => 1,
+            _ => 0,
+        };
         self.around.counters.tenure_ended(end);
         let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
         tracing::warn!(queue, partition, epoch = %self.machine.epoch(), cause = end.as_str(), "a tenure ended; lanes are rebuilt");
@@ -385,8 +400,10 @@ impl State {
             self.shared.answered.store(0, std::sync::atomic::Ordering::SeqCst);
             self.around.heartbeat.hold(&self.shared, fence.clone(), sent);
             let window = u64::try_from(self.around.seen_window.as_millis()).unwrap_or(u64::MAX);
+            let unheard = self.unheard.min(MOST_PATIENCE);
+            self.held_since = Instant::now();
             self.line = Some(Line::start(
-                connection,
+                connection.patient(1 << unheard),
                 self.around.line_of(self.shared.partition).clone(),
                 fence,
                 self.shared.clone(),
