@@ -265,6 +265,11 @@ impl Lanes {
     }
 
     fn open(&mut self, job: LaneJob, now: Instant) {
+        let id = self.lane_of(job);
+        self.next_head(id, now);
+    }
+
+    fn lane_of(&mut self, job: LaneJob) -> LaneId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             LaneId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
@@ -282,7 +287,7 @@ impl Lanes {
         };
         self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
-        self.next_head(id, now);
+        id
     }
 
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
@@ -402,6 +407,24 @@ impl Lanes {
             job.acknowledged = true;
             self.acknowledged += 1;
         }
+    }
+
+    /// The head of its lane was acknowledged in an earlier tenure, and runs.
+    pub(crate) fn seat_again(&mut self, entry: Entry, now: Instant) {
+        let job = LaneJob::new(entry, now);
+        let id = match self.find(&job.entry.key) {
+            None => self.lane_of(job),
+            Some(id) => {
+                let weight = weight(&job.entry);
+                if let Some(lane) = self.lane(id) {
+                    lane.jobs.push_front(job);
+                    self.jobs += 1;
+                    self.bytes += weight;
+                }
+                id
+            }
+        };
+        self.acknowledged(id);
     }
 
     /// The head is being run by this process already (adopted from an earlier tenure).
