@@ -360,6 +360,24 @@ fn of_a_kind_that_runs_at_most_once_that_a_drain_stops_goes_to_a_person() {
     });
 }
 
+/// Its node lives to tell what became of it, whatever happened to the lease meanwhile.
+#[test]
+fn of_a_kind_that_runs_at_most_once_that_fails_behind_a_broken_connection_is_a_dead_letter_too() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let node = fleet.node_with(&KINDS);
+        let fails = Script { wait_ms: 1500, fail_until: 1, ..Script::default() };
+        fleet.enqueue(vec![Fleet::job_of(ONCE, "a:1", "a", &fails)]);
+        fleet.wait_run_on("a:1", &node);
+        assert!(fleet.server.kill_client_connections().unwrap() > 0);
+        eventually(SOON, "this test's own connection", || (!fleet.partitions().is_empty()).then_some(()));
+        let letter = fleet.wait_letter("a:1").1;
+        assert_eq!((letter.reason, letter.attempts), (DeadReason::Exhausted, 1));
+        assert_eq!(fleet.runs_of("a:1").len(), 1);
+    });
+}
+
 /// It cannot be put back: its error is a dead letter at once, whatever its class.
 #[test]
 fn of_a_kind_that_runs_at_most_once_that_fails_is_a_dead_letter_at_once() {

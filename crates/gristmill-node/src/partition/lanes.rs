@@ -18,8 +18,9 @@
 //! nothing, and this process a few bytes each.
 //!
 //! Here: jobs in, heads out, and what becomes of them. `parking` is what is read again, `keys` what stops whole lanes,
-//! `counts` what is told of all of them.
+//! `counts` what is told of all of them, `acknowledged` what Redis knows no more.
 
+mod acknowledged;
 mod counts;
 mod keys;
 mod parking;
@@ -287,12 +288,7 @@ impl Lanes {
     }
 
     fn open(&mut self, entry: Entry, now: Instant) {
-        let id = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            LaneId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
-        });
-        // A copy of its own: the key of an entry holds on to the whole entry.
-        let key = Key::from_stored(bytes::Bytes::copy_from_slice(entry.key.as_bytes()));
+        let key = entry.key.clone();
         let (mut jobs, mut parked) = (VecDeque::new(), VecDeque::new());
         if self.is_full() {
             parked.push_back(entry.place);
@@ -302,10 +298,21 @@ impl Lanes {
             self.bytes += weight(&entry);
             jobs.push_back(LaneJob::new(entry, now));
         }
+        let id = self.new_lane(&key, jobs, parked);
+        self.next_head(id, now);
+    }
+
+    fn new_lane(&mut self, key: &Key, jobs: VecDeque<LaneJob>, parked: VecDeque<Place>) -> LaneId {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            LaneId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
+        });
+        // A copy of its own: the key of an entry holds on to the whole entry.
+        let key = Key::from_stored(bytes::Bytes::copy_from_slice(key.as_bytes()));
         let lane = Lane { key: key.clone(), state: Head::Ready, jobs, parked, loading: 0 };
         self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
-        self.next_head(id, now);
+        id
     }
 
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
@@ -415,15 +422,6 @@ impl Lanes {
         self.set(id, Head::Running);
         if let Some(job) = self.head_mut(id) {
             job.marked = true;
-        }
-    }
-
-    /// It was acknowledged before its run, which begins now.
-    pub(crate) fn acknowledged(&mut self, id: LaneId) {
-        self.set(id, Head::Running);
-        if let Some(job) = self.head_mut(id) {
-            job.acknowledged = true;
-            self.acknowledged += 1;
         }
     }
 

@@ -274,6 +274,28 @@ fn heads_that_wait_are_read_again_and_stand_as_redis_says_then() {
 }
 
 #[test]
+fn what_was_acknowledged_is_seated_again_before_what_waits_and_is_not_counted_as_claimed() {
+    let (mut lanes, now) = filled(&[(2, "a"), (3, "b")]);
+    // Wherever its lane stands: ready, not there, or held and parked.
+    lanes.push(entry(4, "c"), now);
+    lanes.set_held(HashSet::from([Key::from_stored(Bytes::from_static(b"c"))]), now);
+    for (seq, key) in [(1, "a"), (1, "c"), (1, "d")] {
+        lanes.seat_again(entry(seq, key), now);
+    }
+    assert_eq!((lanes.known(), lanes.active()), (3, 3));
+    let first: Vec<u64> = started(&mut lanes).into_iter().map(|(_, seq)| seq).collect();
+    assert_eq!(first, [3], "their keys wait for them");
+    for key in [&b"a"[..], b"c", b"d"] {
+        let lane = lanes.find(&Key::from_stored(Bytes::copy_from_slice(key))).unwrap();
+        assert!(lanes.head_of(lane).unwrap().acknowledged);
+        lanes.settled(lane, now);
+    }
+    let next: Vec<u64> = started(&mut lanes).into_iter().map(|(_, seq)| seq).collect();
+    assert_eq!(next, [2], "and go on then, but for what is held");
+    assert_eq!(lanes.known(), 3);
+}
+
+#[test]
 fn full_memory_parks_whatever_comes_and_reads_again_as_there_is_room() {
     let now = Instant::now();
     let mut lanes = Lanes::new(HOLDING).within(5, usize::MAX);

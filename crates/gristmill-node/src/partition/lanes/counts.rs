@@ -80,11 +80,4 @@ impl Lanes {
             }
         }
     }
-
-    /// Jobs that were acknowledged and have not been started: nobody else knows them.
-    pub(crate) fn unstarted(&self) -> usize {
-        let lanes = self.slots.iter().flatten();
-        let lanes = lanes.filter(|lane| !matches!(lane.state, Head::Running | Head::Settling));
-        lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
-    }
 }

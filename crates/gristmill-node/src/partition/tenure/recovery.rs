@@ -122,6 +122,10 @@ impl Tenure {
                 job.not_interrupted();
             }
         }
+        // Redis knows these no more; whatever is not well with them can still be told.
+        for leftover in self.leftovers.values().filter(|leftover| leftover.acknowledged) {
+            self.lanes.seat_again((*leftover.entry).clone(), now.instant);
+        }
         let mut adopted = Vec::new();
         for (key, leftover) in &self.leftovers {
             let Some(lane) = self.lanes.find(key) else { continue };

@@ -38,7 +38,7 @@ impl Tenure {
                     self.leftovers.remove(&run.entry.key);
                     lane = adopted;
                 }
-                None if building && !leftover.acknowledged => {
+                None if building => {
                     // The slot of one that asks is not kept meanwhile.
                     let asks = matches!(run.ran, Ran::Asks(..));
                     leftover.result = Some(if asks { Ran::NotStarted } else { run.ran });
