@@ -79,6 +79,32 @@ fn of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_
     });
 }
 
+/// Its node lives, and what it had been answered is not forgotten with a connection.
+#[test]
+fn of_a_kind_that_says_review_runs_once_although_connections_break() {
+    on_every_flavor(|options| {
+        let mut rng = SplitMix64::new(seed());
+        let mut fleet = Fleet::start(options);
+        let node = fleet.node_with(&KINDS);
+        let jobs = jobs_of(CAREFUL, 300, &Script { wait_ms: 20, ..effect() });
+        fleet.enqueue(jobs.clone());
+        for _ in 0..8 {
+            fleet.wait_started_more(1 + rng.below(30) as usize);
+            assert!(fleet.server.kill_client_connections().unwrap() > 0);
+        }
+        fleet.wait_settled();
+        let mut asked = Vec::new();
+        for job in &jobs {
+            let id = job.id.as_ref().unwrap().to_string();
+            let runs = fleet.runs_of(&id);
+            assert!(runs.len() <= 1, "it ran twice on {}: {runs:?}", node.name);
+            asked.extend(fleet.letter_of(&id).map(|(_, letter)| (id, letter.reason)));
+        }
+        assert!(asked.iter().all(|(_, reason)| *reason == DeadReason::Review), "{asked:?}");
+        println!("{} went to a person", asked.len());
+    });
+}
+
 /// A person has looked, and says that it may run: the replay runs it.
 #[test]
 fn of_a_kind_that_says_review_runs_again_when_a_person_says_so() {

@@ -4,13 +4,17 @@
 use gristmill_broker::release_key::ReleasedKey;
 use gristmill_job::{DeadReason, NewJob};
 use gristmill_testkit::eventually;
+use gristmill_testkit::history::now_us;
+use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::seed::{SplitMix64, seed};
-use gristmill_tests::fleet::{Fleet, SOON};
-use gristmill_tests::script::{Death, Script};
+use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
+use gristmill_tests::script::{CAREFUL, Death, KIND, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+const SIGTERM: i32 = 15;
 const LONG: Duration = Duration::from_secs(150);
 
 fn effect() -> Script {
@@ -179,8 +183,10 @@ fn a_rolling_deploy_with_poison_about() {
                 turns += 1;
                 if leaves.process.terminate().is_ok() {
                     let status = leaves.process.wait(SOON * 2).unwrap();
-                    // The poison may strike while it leaves.
-                    if status.code().is_none() {
+                    // The poison may strike while it leaves; or it was told before it heard signals.
+                    if status.signal() == Some(SIGTERM) {
+                        fleet.wait_death(&mut leaves);
+                    } else if status.code().is_none() {
                         fleet.wait_death(&mut leaves);
                         deaths += 1;
                     }
@@ -193,5 +199,150 @@ fn a_rolling_deploy_with_poison_about() {
         fleet.assert_effects(&jobs);
         assert_eq!(fleet.dead().len(), 1);
         assert_eq!(fleet.wait_letter("poison").1.crashes.len(), 3);
+    });
+}
+
+/// Two deaths make a strong suspect of it; then it is poison no more.
+fn make_a_suspect(fleet: &mut Fleet, job: NewJob, more: &[&str]) {
+    fleet.switch("poisonous", true);
+    fleet.enqueue(vec![job]);
+    for _ in 0..2 {
+        let mut node = fleet.node_with(more);
+        fleet.wait_death(&mut node);
+    }
+    fleet.switch("poisonous", false);
+}
+
+fn suspect(script: Script) -> NewJob {
+    let script =
+        Script { dies_while: Some("poisonous".into()), ..Script { dies: Some(Death::Abort), ..script } };
+    Fleet::job("suspect", "suspect", 1, &script)
+}
+
+/// It holds its thread while the whole process waits for it: given up like any other, and the process goes on.
+#[test]
+fn a_suspect_that_is_stuck_while_it_runs_alone() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let more = ["--blocked-ms", "1000", "--max-attempts", "1", "--threads", "4"];
+        make_a_suspect(&mut fleet, suspect(Script { block_ms: 15_000, ..effect() }), &more);
+        let node = fleet.node_with(&more);
+        fleet.wait_run_on("suspect", &node);
+        let jobs = Fleet::versions(20, 5, &effect());
+        fleet.enqueue(jobs.clone());
+        let keys: Vec<Vec<u8>> = (0..20).map(|k| format!("key{k}").into_bytes()).collect();
+        eventually(SOON, "the others go on", || {
+            fleet
+                .entities(&keys)
+                .iter()
+                .all(|entity| entity.as_ref().is_some_and(|e| e.version == 5))
+                .then_some(())
+        });
+        assert!(fleet.runs_of("suspect").last().unwrap().ended.is_none(), "they waited until it ended");
+        let letter = fleet.wait_letter("suspect").1;
+        assert_eq!((letter.reason, letter.class.as_deref()), (DeadReason::Exhausted, Some("timeout")));
+        eventually(SOON, "it ends", || fleet.runs_of("suspect").last().unwrap().ended);
+        fleet.wait_settled();
+        fleet.expect_settled_otherwise(&["suspect"]);
+        fleet.assert_promises();
+    });
+}
+
+/// A long run of this kind is under way when a suspect is to run alone.
+fn a_long_run_and_a_suspect(kind: &str) {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let more = ["--kinds", "careful"];
+        // Its first run on a node makes room for the long one.
+        make_a_suspect(&mut fleet, suspect(Script { snooze_ms: 2000, wait_ms: 300, ..effect() }), &more);
+        let node = fleet.node_with(&more);
+        fleet.wait_run_on("suspect", &node);
+        let long = Fleet::job_of(kind, "long", "long", &Script { wait_ms: 13_000, ..effect() });
+        fleet.enqueue(vec![long.clone()]);
+        let on_this = |fleet: &Fleet| {
+            fleet
+                .runs_of("suspect")
+                .into_iter()
+                .filter(|run| run.node == node.incarnation)
+                .collect::<Vec<_>>()
+        };
+        eventually(SOON, "its second run ends", || {
+            on_this(&fleet).get(1).filter(|run| run.ended.is_some()).map(|_| ())
+        });
+        let lone = on_this(&fleet).remove(1);
+        fleet.wait_settled();
+        let mut long_runs = fleet.runs_of("long");
+        assert!(long_runs[0].started_us < lone.started_us, "the long run came first");
+        let beside = |run: &&gristmill_testkit::history::Run| {
+            run.started_us < lone.ended.unwrap().0 && run.ended.unwrap().0 > lone.started_us
+        };
+        assert_eq!(long_runs.iter().find(beside), None, "beside the lone run");
+        // One that may be repeated is stopped and runs again, uncharged; another is waited for.
+        let expected = if kind == CAREFUL { 1 } else { 2 };
+        assert_eq!(long_runs.len(), expected, "{long_runs:?}");
+        long_runs.retain(|run| run.attempt != 1);
+        assert!(long_runs.is_empty(), "it was charged");
+        assert_eq!(fleet.dead().len(), 0);
+        let jobs = [suspect(effect()), long];
+        fleet.assert_effects(&jobs);
+    });
+}
+
+#[test]
+fn a_suspect_and_a_long_run_that_may_be_repeated() {
+    a_long_run_and_a_suspect(KIND);
+}
+
+#[test]
+fn a_suspect_and_a_long_run_that_may_not_be_repeated() {
+    a_long_run_and_a_suspect(CAREFUL);
+}
+
+/// The node of a lone run is cut off, loses the partition to another, and comes back: nothing else waits for that run.
+#[test]
+fn a_lone_run_that_ends_while_its_node_is_cut_off_leaves_the_process_open() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let proxy = Proxy::start(fleet.server.port()).unwrap();
+        let url = fleet.server.url_at(proxy.port());
+        let alone = fleet.node_with(&["--redis", &url]);
+        let mut other = fleet.node();
+        fleet.wait_shared_by(2);
+        let partition = fleet.partitions_of(&other)[0];
+        let key = Fleet::key_in(partition, 0);
+        let script = Script { wait_ms: 8000, recovered_wait_ms: Some(4000), ..effect() };
+        let suspect = Fleet::job("suspect", &key, 1, &script);
+        let place = fleet.enqueue(vec![suspect.clone()])[0].place.unwrap();
+        fleet.wait_run_on("suspect", &other);
+        fleet.pause(&mut other);
+        // What two deaths would have written.
+        let state = fleet.queue().partition(partition).state;
+        fleet.server.command(&["HSET", &state, &place.to_string(), "0 0 0 - strong 0 - - 0 - "]).unwrap();
+        fleet.wait_run_on("suspect", &alone);
+        let cut_at = now_us();
+        proxy.refuse();
+        proxy.cut();
+        fleet.resume(&mut other);
+        eventually(SOON, "its partitions are another's, and its run ends", || {
+            let ended = fleet
+                .runs_of("suspect")
+                .iter()
+                .any(|run| run.node == alone.incarnation && run.ended.is_some());
+            (ended && fleet.owned_by(&other) == usize::from(PARTITIONS)).then_some(())
+        });
+        fleet.cut_off(&alone, cut_at, now_us());
+        proxy.pass();
+        fleet.wait_shared_by(2);
+        let jobs = Fleet::versions(40, 3, &effect());
+        fleet.enqueue(jobs.clone());
+        fleet.wait_settled();
+        fleet.assert_effects(&[jobs, vec![suspect]].concat());
+        assert!(
+            fleet.history().runs.iter().any(|run| run.node == alone.incarnation && run.job.id != "suspect")
+        );
+        assert_eq!(fleet.dead().len(), 0);
     });
 }

@@ -57,7 +57,7 @@
 //! | V29 others beside it | the same, and `suspects::v29_a_mark_of_a_run_beside_others_raises_suspicion_by_one_step_and_charges_nothing` |
 //! | V30 suspicion in memory | `a_poison_job_dies_alone::a_drain_between_two_deaths_forgets_no_suspicion`, `suspects::v30_what_a_dead_owner_held_unmarked_is_a_weak_suspect_where_it_was_first_of_its_key` |
 //! | V31 a mark left behind | `a_poison_job_dies_alone::a_drain_between_two_deaths_forgets_no_suspicion`, `suspects::v31_every_settle_and_every_hand_back_removes_the_mark` |
-//! | V32 a lost lease under a mark | `a_poison_job_dies_alone::a_charge_for_a_pause_is_taken_back`, `suspects::v32_a_node_that_lives_takes_back_its_mark_or_its_charge_once` |
+//! | V32 a lost lease under a mark | `a_poison_job_dies_alone::a_charge_for_a_pause_is_taken_back`, `absolve::v32_a_node_that_lives_takes_back_its_mark_or_its_charge_once` |
 //! | V33 review and reconcile | `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_not`, `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_that_a_drain_stops_goes_to_a_person`, `an_interrupted_run_is_not_repeated::a_look_that_finds_it_done_settles_it_with_what_it_found`, `suspects::v33_a_run_that_was_stopped_hard_is_noted_as_interrupted` |
 //! | V34 a waiting mark | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v34_a_waiting_mark_is_no_effect` |
 //! | V35 a window from the verdict | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v35_a_mark_lives_as_long_as_its_job_and_a_window_after` |

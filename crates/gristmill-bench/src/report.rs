@@ -34,6 +34,12 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
+    /// The same, and says so.
+    pub(crate) fn tell_lost(&mut self, round: usize, report: &Report) {
+        report.lost.iter().for_each(|(cause, n)| println!("  round {round}  tenures lost: {cause} {n}"));
+        self.lost(report);
+    }
+
     /// Adds what a node lost without a fault.
     pub(crate) fn lost(&mut self, report: &Report) {
         for (cause, count) in &report.lost {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use gristmill_testkit::process::Process;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 const FIELDS: [&str; 22] = [
@@ -31,7 +32,11 @@ const FIELDS: [&str; 22] = [
     "dead_letters",
 ];
 
+/// They would disturb each other's memory: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn last_line(arguments: &[&str]) -> String {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let none: [(&str, &str); 0] = [];
     let mut bench = Process::spawn(env!("CARGO_BIN_EXE_gristmill-bench"), arguments, none).unwrap();
     let status = bench.wait(Duration::from_secs(300)).unwrap();

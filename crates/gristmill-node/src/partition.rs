@@ -268,8 +268,8 @@ impl State {
                 }
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),
                 Action::Withdraw => {
-                    self.shared.open_gate(None);
-                    self.withdraw();
+                    self.shared.leave();
+                    self.withdraw(|run| !run.acknowledged);
                 }
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
@@ -402,14 +402,17 @@ impl State {
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
         self.line = None;
-        self.withdraw();
+        self.withdraw(|_| true);
     }
 
-    /// What has not started comes back as such.
-    fn withdraw(&self) {
-        for Run { epoch, lane, entry, turn, .. } in self.around.runs.withdraw(&self.shared) {
+    /// What has not started comes back as such; the others go on waiting for their worker.
+    fn withdraw(&self, back: impl Fn(&Run) -> bool) {
+        let (back, rest): (Vec<Run>, Vec<Run>) =
+            self.around.runs.withdraw(&self.shared).into_iter().partition(back);
+        for Run { epoch, lane, entry, turn, .. } in back {
             self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted });
         }
+        self.around.runs.push(&self.shared, rest);
     }
 
     fn wake_at(&mut self, at: Instant) {

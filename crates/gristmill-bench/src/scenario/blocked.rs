@@ -1,13 +1,14 @@
 //! Other keys beside one whose head failed and waits for minutes, its jobs lying before theirs in the same queue; and the
 //! same other keys alone. Alternated; the clock runs over the other keys' jobs, the claims of the blocked ones included.
 
+use super::Side;
 use crate::failure::{Outcome, ensure};
 use crate::ground::Ground;
 use crate::jobs::{BLOCKED, Ids, Workload, fill, patient};
 use crate::plan::Role;
 use crate::rate::median;
 use crate::report::{Figures, Table, per_second};
-use crate::whole::{Child, Report};
+use crate::whole::Child;
 use gristmill_broker::Broker;
 use gristmill_testkit::server::{Appendonly, Server};
 
@@ -22,18 +23,12 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
         let without = one_side(ground, &server, &workload, 0)?;
         let with = one_side(ground, &server, &workload, blocked)?;
         for (name, side) in [("without", &without), ("with", &with)] {
-            println!(
-                "  round {round}  {name:<7}  {:>16}  {:.2} of without  all of them {:.0} ms  node {:.1} MB",
-                per_second(side.get("rate")),
-                side.get("rate") / without.get("rate"),
-                side.get("whole_ms"),
-                side.get("peak_bytes") / 1e6,
-            );
-            figures.lost(side);
+            side.tell(round, name, &without, ground.plan.jobs);
+            figures.tell_lost(round, &side.report);
         }
         rounds.push((without, with));
     }
-    let middle = |of: fn(&(Report, Report)) -> f64| median(&rounds.iter().map(of).collect::<Vec<_>>());
+    let middle = |of: fn(&(Side, Side)) -> f64| median(&rounds.iter().map(of).collect::<Vec<_>>());
     let ratio = middle(|(without, with)| with.get("rate") / without.get("rate"));
     let to_the_end = middle(|(without, with)| without.get("whole_ms") / with.get("whole_ms"));
     let peak = middle(|(_, with)| with.get("peak_bytes") / 1e6);
@@ -49,22 +44,22 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
     Ok(())
 }
 
-fn one_side(ground: &Ground, server: &Server, workload: &Workload, blocked: usize) -> Outcome<Report> {
+fn one_side(ground: &Ground, server: &Server, workload: &Workload, blocked: usize) -> Outcome<Side> {
     let (plan, url) = (&ground.plan, server.url());
     server.flush()?;
     if blocked > 0 {
         ground.run(fill(&url, &workload.of_one_key(BLOCKED), blocked))?;
     }
     ground.run(fill(&url, workload, plan.jobs))?;
-    let report = Child::node(plan, &url, "bench", Role::Blocked, plan.jobs)?.finish()?;
-    let (done, jobs) = (report.get("done"), plan.jobs as f64);
+    let side = Side::of(server, || Child::node(plan, &url, "bench", Role::Blocked, plan.jobs))?;
+    let (done, jobs) = (side.get("done"), plan.jobs as f64);
     ensure(done == jobs, || format!("{jobs} jobs of other keys were due, {done} were done"))?;
-    let (heads, failed) = (blocked.min(1) as f64, report.get("failed"));
-    ensure(failed == heads && report.get("retried") == heads, || {
+    let (heads, failed) = (blocked.min(1) as f64, side.get("failed"));
+    ensure(failed == heads && side.get("retried") == heads, || {
         format!("the blocked key was to fail {heads} times, and did {failed} times")
     })?;
     ground.run(check_waiting(&url, workload, blocked))?;
-    Ok(report)
+    Ok(side)
 }
 
 /// An error unless the blocked jobs are all that is left.

@@ -1,19 +1,20 @@
 //! Draining where no job, one in a hundred, or one in five fails at its first run and is tried again 10 ms later.
 //! Alternated. The retry budget is one that nothing uses up, unless the plan asks for the default.
 
+use super::Side;
 use crate::failure::{Outcome, ensure};
 use crate::ground::Ground;
 use crate::handlers::fails_once;
 use crate::jobs::{Ids, Workload, check_drained, fill};
 use crate::rate::median;
 use crate::report::{Figures, Table, per_second};
-use crate::whole::{Child, Report};
+use crate::whole::Child;
 use gristmill_testkit::server::{Appendonly, Server};
 
 const PERCENTS: [u64; 3] = [0, 1, 20];
 
 /// One round.
-type Round = [Report; PERCENTS.len()];
+type Round = [Side; PERCENTS.len()];
 
 /// Alternates the three.
 pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> Outcome<()> {
@@ -26,14 +27,15 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
         let [none, few, many] = PERCENTS.map(|percent| one_side(ground, &server, &workload, percent));
         let sides = [none?, few?, many?];
         for (percent, side) in PERCENTS.iter().zip(&sides) {
-            println!(
-                "  round {round}  {percent:>2} %  {:>16}  {:.2} of none  all of them {:.0} ms  put back {}",
-                per_second(side.get("rate")),
-                side.get("rate") / sides[0].get("rate"),
-                side.get("whole_ms"),
-                side.get("retried"),
-            );
-            figures.lost(side);
+            side.tell(round, &format!("{percent} %"), &sides[0], ground.plan.jobs);
+            if side.get("retried") > side.get("failed") {
+                println!(
+                    "  round {round}  put back {} times for {} failures",
+                    side.get("retried"),
+                    side.get("failed")
+                );
+            }
+            figures.tell_lost(round, &side.report);
         }
         rounds.push(sides);
     }
@@ -58,22 +60,22 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
     Ok(())
 }
 
-fn one_side(ground: &Ground, server: &Server, workload: &Workload, percent: u64) -> Outcome<Report> {
+fn one_side(ground: &Ground, server: &Server, workload: &Workload, percent: u64) -> Outcome<Side> {
     let (plan, url) = (&ground.plan, server.url());
     server.flush()?;
     ground.run(fill(&url, workload, plan.jobs))?;
     let failing = (0..plan.jobs).map(|n| workload.key_and_version(n));
     let failing =
         failing.filter(|(key, version)| fails_once(key.as_bytes(), *version, percent)).count() as f64;
-    let report = Child::failing(plan, &url, percent, plan.jobs)?.finish()?;
-    let (done, jobs) = (report.get("done"), plan.jobs as f64);
+    let side = Side::of(server, || Child::failing(plan, &url, percent, plan.jobs))?;
+    let (done, jobs) = (side.get("done"), plan.jobs as f64);
     ensure(done == jobs, || format!("{jobs} jobs were due, {done} were done"))?;
-    let failed = report.get("failed");
+    let failed = side.get("failed");
     ensure(failed == failing, || format!("{failing} jobs were to fail once, {failed} did"))?;
-    let retried = report.get("retried");
+    let retried = side.get("retried");
     ensure(retried == failing || (plan.default_retry_budget && retried > failing), || {
         format!("{failing} jobs were to be put back, it happened {retried} times: did the budget end?")
     })?;
     ground.run(check_drained(&url, &workload.queue))?;
-    Ok(report)
+    Ok(side)
 }

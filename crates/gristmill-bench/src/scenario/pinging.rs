@@ -2,9 +2,12 @@
 
 use crate::failure::{Failure, Outcome, ensure};
 use crate::rate::percentile;
+use crate::raw;
 use gristmill_testkit::server::Server;
-use std::sync::mpsc::{RecvTimeoutError, channel};
+use redis::Value;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 const EVERY: Duration = Duration::from_millis(2);
 
@@ -22,30 +25,46 @@ impl Pings {
     }
 }
 
-/// Does `work` and sends PINGs until it is done. One that was due while the answer to another was awaited counts from when
-/// it was due: a server that holds everybody up is met by all of them.
+/// Does `work` and sends PINGs until it is done, each when it is due, whether or not the ones before were answered: a server
+/// that holds everybody up is met by all of them.
 pub(super) fn pinging<T>(server: &Server, work: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Pings)> {
-    let mut connection = server.connection()?;
-    let (working, done) = channel::<()>();
+    let url = server.url();
+    let (working, done) = oneshot::channel::<()>();
     std::thread::scope(|scope| {
-        let sent = scope.spawn(move || -> Outcome<Pings> {
-            let (mut pings, mut due) = (Vec::new(), Instant::now());
-            loop {
-                due += EVERY;
-                let now = Instant::now();
-                if due > now && done.recv_timeout(due - now) == Err(RecvTimeoutError::Disconnected) {
-                    return Ok(Pings(pings));
-                }
-                let from = if due > now { Instant::now() } else { due };
-                let answer = connection.command(&["PING"])?;
-                pings.push(from.elapsed().as_secs_f64() * 1e3);
-                ensure(answer.as_str() == Some("PONG"), || format!("expected PONG, got {answer:?}"))?;
-            }
+        let sending = scope.spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(send(&url, done))
         });
         let worked = work();
         // The thread ends with its channel.
         drop(working);
-        let pings = sent.join().map_err(|_| Failure::Broken("the thread of the PINGs panicked".into()))?;
+        let pings = sending.join().map_err(|_| Failure::Broken("the thread of the PINGs panicked".into()))?;
         Ok((worked?, pings?))
     })
+}
+
+async fn send(url: &str, mut done: oneshot::Receiver<()>) -> Outcome<Pings> {
+    let connection = raw::connect(url).await?;
+    let mut sent = JoinSet::new();
+    let mut due = tokio::time::interval(EVERY);
+    loop {
+        tokio::select! {
+            _ = &mut done => break,
+            _ = due.tick() => {}
+        }
+        let mut connection = connection.clone();
+        sent.spawn(async move {
+            let from = Instant::now();
+            let answer = connection.send_packed_command(&redis::cmd("PING")).await;
+            (from.elapsed(), answer)
+        });
+    }
+    let mut pings = Vec::new();
+    while let Some(sent) = sent.join_next().await {
+        let (away, answer) = sent.map_err(|error| Failure::Broken(error.to_string()))?;
+        let answer = answer?;
+        ensure(answer == Value::SimpleString("PONG".into()), || format!("expected PONG, got {answer:?}"))?;
+        pings.push(away.as_secs_f64() * 1e3);
+    }
+    Ok(Pings(pings))
 }

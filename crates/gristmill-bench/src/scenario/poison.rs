@@ -64,7 +64,7 @@ fn outbreak(ground: &Ground) -> Outcome<Outbreak> {
     let mut nodes = [start(NODES[0])?, start(NODES[1])?];
     until(ground, &server, &good, "the nodes to share the partitions", |views| share(views, NODES))?;
     ground.run(spread(&url, &good))?;
-    let (mut deaths, mut recovered) = (Vec::new(), None);
+    let (mut deaths, mut recovered, mut buried) = (Vec::new(), None, None);
     let deadline = Deadline::after(WITHIN + plan.lease * 20);
     loop {
         for (node, name) in nodes.iter_mut().zip(NODES) {
@@ -77,6 +77,9 @@ fn outbreak(ground: &Ground) -> Outcome<Outbreak> {
         if done == GOOD {
             recovered.get_or_insert_with(now_nanos);
         }
+        if dead > 0 {
+            buried.get_or_insert_with(now_nanos);
+        }
         if done == GOOD && dead > 0 {
             break;
         }
@@ -85,7 +88,6 @@ fn outbreak(ground: &Ground) -> Outcome<Outbreak> {
         })?;
         ground.pause(LOOK_EVERY);
     }
-    let died = now_nanos();
     for node in nodes {
         node.terminate()?;
     }
@@ -95,9 +97,8 @@ fn outbreak(ground: &Ground) -> Outcome<Outbreak> {
     ensure((CRASH_BUDGET..=DEATHS_AT_MOST).contains(&count), || {
         format!("{CRASH_BUDGET} to {DEATHS_AT_MOST} process deaths were due, {count} happened")
     })?;
-    let since = |moment: u64| moment.saturating_sub(deaths[0]) as f64 / 1e6;
-    let recovery_ms = since(recovered.unwrap_or(died));
-    Ok(Outbreak { deaths: count, recovery_ms, dead_ms: since(died) })
+    let since_first = |moment: Option<u64>| moment.unwrap_or(0).saturating_sub(deaths[0]) as f64 / 1e6;
+    Ok(Outbreak { deaths: count, recovery_ms: since_first(recovered), dead_ms: since_first(buried) })
 }
 
 /// The poison job in the middle.

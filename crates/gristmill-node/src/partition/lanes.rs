@@ -126,7 +126,8 @@ struct Lane {
     state: Head,
     jobs: VecDeque<LaneJob>,
     parked: VecDeque<Place>,
-    loading: bool,
+    /// How many of the parked jobs are being read.
+    loading: usize,
 }
 
 impl Lane {
@@ -152,7 +153,11 @@ pub(crate) struct Lanes {
     by_key: HashMap<Key, LaneId, BuildHasherDefault<KeyHasher>>,
     ready: VecDeque<LaneId>,
     due: BinaryHeap<Reverse<(Instant, LaneId, Place)>>,
-    to_load: Vec<(LaneId, usize)>,
+    to_load: VecDeque<(LaneId, usize)>,
+    /// Jobs that are being read.
+    loading: usize,
+    /// Jobs and bytes in memory beyond which whatever comes is parked, and nothing is read.
+    window: (usize, usize),
     /// Keys with a run of an earlier tenure that has not ended. They outlive the lanes.
     blocked: HashSet<Key>,
     /// Keys that wait for a person.
@@ -179,7 +184,9 @@ impl Lanes {
             by_key: HashMap::default(),
             ready: VecDeque::new(),
             due: BinaryHeap::new(),
-            to_load: Vec::new(),
+            to_load: VecDeque::new(),
+            loading: 0,
+            window: (usize::MAX, usize::MAX),
             blocked: HashSet::new(),
             held: HashSet::new(),
             jobs: 0,
@@ -193,8 +200,17 @@ impl Lanes {
 
     /// Throws everything away but the keys whose runs have not ended.
     pub(crate) fn clear(&mut self) {
-        let blocked = std::mem::take(&mut self.blocked);
-        *self = Self { blocked, ..Self::new(self.holding) };
+        let (blocked, window) = (std::mem::take(&mut self.blocked), self.window);
+        *self = Self { blocked, window, ..Self::new(self.holding) };
+    }
+
+    /// With so many jobs and bytes in memory at most, or little more.
+    pub(crate) fn within(self, jobs: usize, bytes: usize) -> Self {
+        Self { window: (jobs, bytes), ..self }
+    }
+
+    fn is_full(&self) -> bool {
+        self.jobs + self.loading >= self.window.0 || self.bytes >= self.window.1
     }
 
     /// Puts a job of the stream behind the others of its key. Jobs come in order of place; one that came before is passed
@@ -205,12 +221,15 @@ impl Lanes {
         }
         self.highest = entry.place;
         let Some(id) = self.by_key.get(&entry.key).copied() else {
-            self.open(LaneJob::new(entry, now), now);
+            self.open(entry, now);
             return;
         };
-        let holding = self.holding;
+        let (holding, is_full) = (self.holding, self.is_full());
         let Some(lane) = self.lane(id) else { return };
-        if !lane.parked.is_empty() || lane.jobs.len() >= holding.jobs_per_lane || lane.is_parked(holding, now)
+        if is_full
+            || !lane.parked.is_empty()
+            || lane.jobs.len() >= holding.jobs_per_lane
+            || lane.is_parked(holding, now)
         {
             lane.parked.push_back(entry.place);
             self.parked += 1;
@@ -227,10 +246,10 @@ impl Lanes {
     pub(crate) fn insert(&mut self, entry: Entry, now: Instant) {
         let place = entry.place;
         let Some(id) = self.by_key.get(&entry.key).copied() else {
-            self.open(LaneJob::new(entry, now), now);
+            self.open(entry, now);
             return;
         };
-        let holding = self.holding;
+        let (holding, is_full) = (self.holding, self.is_full());
         let Some(lane) = self.lane(id) else { return };
         let known = lane.jobs.iter().any(|job| job.entry.place == place);
         if known || lane.parked.binary_search(&place).is_ok() {
@@ -240,12 +259,15 @@ impl Lanes {
         let later = |job: &LaneJob| job.entry.place > place;
         let at = lane.jobs.iter().skip(first).position(later).map_or(lane.jobs.len(), |at| at + first);
         let new_head = !lane.state.is_active() && lane.place().is_none_or(|head| place < head);
-        if (at < lane.jobs.len() || lane.parked.is_empty()) && !lane.is_parked(holding, now) {
+        // In full memory it takes the room of the last of its lane.
+        let fits = at < lane.jobs.len() || (lane.parked.is_empty() && !is_full);
+        if fits && !lane.is_parked(holding, now) {
             let job = LaneJob::new(entry, now);
             let mut bytes = weight(&job.entry);
             lane.jobs.insert(at, job);
             let mut jobs = 1;
-            if lane.jobs.len() > holding.jobs_per_lane
+            if (lane.jobs.len() > holding.jobs_per_lane || is_full)
+                && lane.jobs.len() > first + 1
                 && let Some(last) = lane.jobs.pop_back()
             {
                 lane.parked.push_front(last.entry.place);
@@ -264,22 +286,23 @@ impl Lanes {
         }
     }
 
-    fn open(&mut self, job: LaneJob, now: Instant) {
+    fn open(&mut self, entry: Entry, now: Instant) {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             LaneId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
         });
-        self.jobs += 1;
-        self.bytes += weight(&job.entry);
         // A copy of its own: the key of an entry holds on to the whole entry.
-        let key = Key::from_stored(bytes::Bytes::copy_from_slice(job.entry.key.as_bytes()));
-        let lane = Lane {
-            key: key.clone(),
-            state: Head::Ready,
-            jobs: VecDeque::from([job]),
-            parked: VecDeque::new(),
-            loading: false,
-        };
+        let key = Key::from_stored(bytes::Bytes::copy_from_slice(entry.key.as_bytes()));
+        let (mut jobs, mut parked) = (VecDeque::new(), VecDeque::new());
+        if self.is_full() {
+            parked.push_back(entry.place);
+            self.parked += 1;
+        } else {
+            self.jobs += 1;
+            self.bytes += weight(&entry);
+            jobs.push_back(LaneJob::new(entry, now));
+        }
+        let lane = Lane { key: key.clone(), state: Head::Ready, jobs, parked, loading: 0 };
         self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
         self.next_head(id, now);
@@ -455,22 +478,6 @@ impl Lanes {
             *head = LaneJob { due: Some(until), ..LaneJob::new(entry, now) };
         }
         self.next_head(id, now);
-    }
-
-    /// Runs that cannot be stopped, and are laid down all the same.
-    pub(crate) fn stop_running(&mut self) {
-        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.state == Head::Running) {
-            if let Some(job) = lane.jobs.front_mut() {
-                job.stopped = true;
-            }
-        }
-    }
-
-    /// Jobs that were acknowledged and have not been started: nobody else knows them.
-    pub(crate) fn unstarted(&self) -> usize {
-        let lanes = self.slots.iter().flatten();
-        let lanes = lanes.filter(|lane| !matches!(lane.state, Head::Running | Head::Settling));
-        lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
     }
 
     /// The head waits without having been put back.

@@ -272,3 +272,39 @@ fn heads_that_wait_are_read_again_and_stand_as_redis_says_then() {
     let (_, job) = lanes.start_next().expect("a person ended its wait");
     assert_eq!((job.entry.place.seq, job.turn()), (1, 1));
 }
+
+#[test]
+fn full_memory_parks_whatever_comes_and_reads_again_as_there_is_room() {
+    let now = Instant::now();
+    let mut lanes = Lanes::new(HOLDING).within(5, usize::MAX);
+    for seq in 1..=40 {
+        lanes.push(entry(seq * 10, if seq % 2 == 0 { "a" } else { "b" }), now);
+    }
+    for key in 0..30u64 {
+        let entry =
+            Entry { key: Key::from_stored(Bytes::from(format!("key{key}"))), ..returned(key + 1, "") };
+        lanes.insert(entry, now);
+    }
+    assert!(lanes.jobs() <= 6, "{} in memory", lanes.jobs());
+    assert_eq!(lanes.jobs() + lanes.parked(), 70);
+    let (mut ran, mut most) = (0, 0);
+    loop {
+        while let Some((id, _)) = lanes.start_next() {
+            ran += 1;
+            lanes.settling(id);
+            lanes.settled(id, now);
+        }
+        let loads = lanes.take_loads(100);
+        if loads.is_empty() {
+            break;
+        }
+        let asked: usize = loads.iter().map(|(_, places)| places.len()).sum();
+        most = most.max(lanes.jobs() + asked);
+        for (id, places) in loads {
+            let jobs = places.into_iter().map(|place| (place, Some(entry(place.seq, "any")))).collect();
+            lanes.loaded(id, jobs, now);
+        }
+    }
+    assert_eq!((ran, lanes.jobs(), lanes.parked(), lanes.bytes()), (70, 0, 0, 0));
+    assert!(most <= 7, "{most} were in memory or read at a time");
+}

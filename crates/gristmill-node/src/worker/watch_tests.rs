@@ -138,6 +138,7 @@ fn run(seq: u64, kind: &str) -> Run {
         turn: 0,
         attempt: 1,
         alone: false,
+        acknowledged: false,
         reconcile: false,
         first: None,
         slot: None,

@@ -72,4 +72,20 @@ impl Lanes {
         let running = self.slots.iter().flatten().filter(|lane| lane.state == Head::Running);
         running.filter_map(|lane| lane.jobs.front())
     }
+
+    /// Runs that cannot be stopped, and are laid down all the same.
+    pub(crate) fn stop_running(&mut self) {
+        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.state == Head::Running) {
+            if let Some(job) = lane.jobs.front_mut() {
+                job.stopped = true;
+            }
+        }
+    }
+
+    /// Jobs that were acknowledged and have not been started: nobody else knows them.
+    pub(crate) fn unstarted(&self) -> usize {
+        let lanes = self.slots.iter().flatten();
+        let lanes = lanes.filter(|lane| !matches!(lane.state, Head::Running | Head::Settling));
+        lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
+    }
 }
