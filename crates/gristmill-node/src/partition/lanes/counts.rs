@@ -59,7 +59,8 @@ impl Lanes {
     pub(crate) fn not_begun(&self) -> impl Iterator<Item = &LaneJob> {
         let heads = self.slots.iter().flatten().filter_map(|lane| Some((lane.state, lane.jobs.front()?)));
         let waits = |(state, job): &(Head, &LaneJob)| match state {
-            Head::Marking => true,
+            // Also where the mark of one that did not begin is being taken back.
+            Head::Marking => !job.stopped,
             Head::Ready | Head::Alone => job.marked && !job.stopped,
             _ => false,
         };

@@ -1,7 +1,7 @@
 //! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
 
 use super::looking::Looking;
-use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Tenure};
+use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Ran, Tenure};
 use crate::partition::calls::Calls;
 use crate::partition::lanes::LaneJob;
 use gristmill_broker::{Entry, Epoch};
@@ -108,10 +108,14 @@ impl Tenure {
 
     /// A run of an earlier tenure has ended, and nothing is made of it: its key is free.
     pub(super) fn drop_leftover(&mut self, key: &Key, now: Now, actions: &mut Vec<Action>) {
-        if let Some(leftover) = self.leftovers.remove(key) {
+        let Some(leftover) = self.leftovers.get_mut(key) else { return };
+        let place = leftover.place;
+        // One that was given up lives, and is told once more when it has ended.
+        if !matches!(leftover.result.take(), Some(Ran::Hung(..))) {
+            self.leftovers.remove(key);
             self.lanes.unblock(key, now.instant);
-            self.alone_over(leftover.place, actions);
         }
+        self.alone_over(place, actions);
     }
 
     /// Takes over runs and results of earlier tenures whose jobs stand exactly where they stood.

@@ -44,7 +44,10 @@ impl Tenure {
                     leftover.result = Some(if asks { Ran::NotStarted } else { run.ran });
                     return;
                 }
-                None => return self.drop_leftover(&run.entry.key, now, actions),
+                None => {
+                    leftover.result = Some(run.ran);
+                    return self.drop_leftover(&run.entry.key, now, actions);
+                }
             }
         } else if run.epoch != self.epoch {
             return;

@@ -26,6 +26,10 @@ struct Faults {
     dies: bool,
     /// The jobs of one key are of a kind that asks a person after an interrupted run.
     asks: bool,
+    /// Runs hold their threads and are given up.
+    hangs: bool,
+    /// A person wakes jobs that wait, and passes over the last of a key.
+    acts: bool,
 }
 
 impl World {
@@ -145,6 +149,8 @@ impl World {
             retry: false,
             dies: false,
             asks: false,
+            hangs: false,
+            acts: false,
         };
         self.late.clear();
         for node in &mut self.nodes {
@@ -194,6 +200,8 @@ const NONE: Faults = Faults {
     retry: false,
     dies: false,
     asks: false,
+    hangs: false,
+    acts: false,
 };
 
 fn simulate(faults: Faults) {
@@ -261,6 +269,8 @@ fn everything_at_once() {
         retry: true,
         dies: true,
         asks: false,
+        hangs: true,
+        acts: true,
     });
 }
 
@@ -329,6 +339,17 @@ fn a_run_that_may_not_be_repeated_goes_to_a_person_once_it_was_interrupted() {
         retry: true,
         ..asks
     });
+}
+
+#[test]
+fn runs_that_hang_and_people_who_act() {
+    let hangs = Faults { hangs: true, retry: true, ..NONE };
+    let acts = Faults { acts: true, retry: true, ..NONE };
+    simulate(hangs);
+    simulate(acts);
+    simulate(Faults { lost: true, reconnect: true, dies: true, handover: true, acts: true, ..hangs });
+    simulate(Faults { expiry: true, crash: true, asks: true, ..hangs });
+    poisoned(&[(1, 2)], Faults { handover: true, lost: true, acts: true, ..hangs });
 }
 
 #[test]

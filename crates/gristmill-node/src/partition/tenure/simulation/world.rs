@@ -24,7 +24,7 @@ const ASKS: usize = 1;
 
 /// Whether a person brings such a letter back.
 pub(super) fn comes_back(reason: DeadReason) -> bool {
-    matches!(reason, DeadReason::Permanent | DeadReason::Review)
+    matches!(reason, DeadReason::Permanent | DeadReason::Review | DeadReason::Skipped)
 }
 
 /// A call on its way to the store.
@@ -47,6 +47,8 @@ pub(super) struct SimNode {
     pub(super) loads: Vec<(Epoch, LaneId, Vec<Place>)>,
     pub(super) queued: Vec<Run>,
     pub(super) running: Vec<Run>,
+    /// Given up, and alive.
+    pub(super) hung: Vec<Run>,
     pub(super) gate: Option<Epoch>,
     /// The job that asked to run alone, and whether it may.
     pub(super) alone: Option<(Place, bool)>,
@@ -166,6 +168,7 @@ impl World {
             loads: Vec::new(),
             queued: Vec::new(),
             running: Vec::new(),
+            hung: Vec::new(),
             gate: None,
             alone: None,
             slots: Vec::new(),
