@@ -77,7 +77,9 @@ impl Lanes {
     /// Everything that is in memory of a lane is parked. What is being read of it comes behind, so nothing is while that is
     /// done.
     pub(super) fn park(&mut self, id: LaneId) {
-        let Some(lane) = self.lane(id).filter(|lane| lane.loading == 0) else { return };
+        // What was acknowledged is nowhere but here.
+        let may = |lane: &&mut super::Lane| lane.loading == 0 && !lane.jobs.iter().any(|job| job.acknowledged);
+        let Some(lane) = self.lane(id).filter(may) else { return };
         let (mut jobs, mut bytes) = (0, 0);
         while let Some(job) = lane.jobs.pop_back() {
             jobs += 1;
