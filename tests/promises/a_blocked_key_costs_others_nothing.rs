@@ -98,6 +98,19 @@ fn keys_over_the_retry_budget_do_not_fill_the_window_of_their_partition() {
     assert!(took < std::time::Duration::from_secs(5), "the other keys waited for the budget: {took:?}");
 }
 
+/// Hundreds of calls leave in one burst then, and must leave in their order.
+#[test]
+fn thirty_thousand_parked_jobs_are_handed_back_in_one_tenure() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let fails = Script { fail_until: 1000, ..effect() };
+    let key = keys(0, 1).remove(0);
+    fleet.enqueue(lane(&key, 30_000, &fails));
+    let mut node = fleet.node_with(&["--backoff-ms", "2400000"]);
+    eventually(SOON, "all of them are claimed", || (fleet.partitions()[0].claimed == 30_000).then_some(()));
+    let left = fleet.drain(&mut node);
+    assert_eq!((left.handed_back, left.counts.tenures_lost()), (30_000, 0), "{}", left.line);
+}
+
 #[test]
 fn parked_jobs_run_in_order_when_their_head_succeeds_also_after_a_kill() {
     let mut fleet = Fleet::start(ServerOptions::new());
