@@ -78,7 +78,8 @@ impl Lanes {
     /// done.
     pub(super) fn park(&mut self, id: LaneId) {
         // What was acknowledged is nowhere but here.
-        let may = |lane: &&mut super::Lane| lane.loading == 0 && !lane.jobs.iter().any(|job| job.acknowledged);
+        let may =
+            |lane: &&mut super::Lane| lane.loading == 0 && !lane.jobs.iter().any(|job| job.acknowledged);
         let Some(lane) = self.lane(id).filter(may) else { return };
         let (mut jobs, mut bytes) = (0, 0);
         while let Some(job) = lane.jobs.pop_back() {
