@@ -83,6 +83,8 @@ pub(crate) struct Tenure {
     news: bool,
     /// The doorbell rang for this place since the last claim was sent.
     rung: Option<Place>,
+    /// Since when the window is full, and no job has ended.
+    full_since: Option<Instant>,
     /// The last claim was full: more is there, and nobody need ring for it.
     backlog: bool,
     listening: bool,
@@ -142,6 +144,7 @@ impl Tenure {
             to_mark: Vec::new(),
             news: false,
             rung: None,
+            full_since: None,
             backlog: false,
             listening: false,
             claiming: false,

@@ -92,6 +92,23 @@ impl Lanes {
         self.parked += jobs;
     }
 
+    /// Every job in memory that waits behind another of its key is parked: it makes room for other keys.
+    pub(crate) fn park_followers(&mut self) {
+        let (mut parked, mut bytes) = (0, 0);
+        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.loading == 0) {
+            while lane.jobs.len() > 1
+                && let Some(job) = lane.jobs.pop_back()
+            {
+                parked += 1;
+                bytes += weight(&job.entry);
+                lane.parked.push_front(job.entry.place);
+            }
+        }
+        self.jobs -= parked;
+        self.parked += parked;
+        self.bytes -= bytes;
+    }
+
     /// A person may have asked something of heads that wait: up to `most` of them, from lane `from` on, are read again.
     /// Returns where to go on, if there are more.
     pub(crate) fn read_again(&mut self, from: usize, most: usize) -> Option<usize> {

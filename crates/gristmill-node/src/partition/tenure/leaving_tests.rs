@@ -180,3 +180,29 @@ fn a_slot_is_not_kept_by_a_run_whose_tenure_ended_before_it_began() {
     played.tell(Duration::ZERO, told(&run, Ran::Asks(First::Acknowledge, slot)));
     assert_eq!(kept.strong_count(), 0);
 }
+
+#[test]
+fn sixteen_slow_keys_stop_no_other() {
+    let mut played = Played::new();
+    played.tenure.bounds.window_jobs = 512;
+    played.tenure.bounds.claim_jobs = 200;
+    played.tenure.lanes =
+        crate::partition::lanes::Lanes::new(played.tenure.bounds.holding).within(512, 1 << 20);
+    played.tell(Duration::ZERO, Event::Serve);
+    played.granted();
+    let entries = (0..512u64).map(|n| Entry {
+        place: Place { ms: 1, seq: n },
+        key: Key::from_stored(Bytes::from(format!("k{}", n % 16))),
+        ..job(Default::default())
+    });
+    let answer = Answer::Recovered { entries: entries.collect(), next: Place::ZERO };
+    played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
+    assert!(starts(&played.taken()), "16 runs, for an hour");
+    let actions = played.tell(Duration::from_secs(1), Event::Renewed { wanted: false, changes: 0 });
+    let claims = |a: &Action| matches!(a, Action::Send(_, call) if matches!(**call, Call::Claim { .. }));
+    assert!(
+        actions.iter().any(claims),
+        "nothing is claimed: {actions:?}; {} held",
+        played.tenure.lanes.jobs()
+    );
+}

@@ -146,6 +146,7 @@ impl Tenure {
     ) {
         self.settling_calls = self.settling_calls.saturating_sub(1);
         let Call::Settle(settles) = &*sent.call else { return };
+        self.full_since = None;
         let (mut done, mut disagreement) = (0, false);
         let (mut runs, instant) = (Vec::new(), now.instant);
         for ((settle, settled), on_answer) in settles.iter().zip(jobs).zip(sent.lanes) {
