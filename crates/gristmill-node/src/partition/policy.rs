@@ -47,12 +47,19 @@ impl Policy {
 #[derive(Clone)]
 pub(crate) struct Budget {
     bucket: Arc<Mutex<Bucket>>,
+    per_second: f64,
+    /// When the last retry that waits for the budget may come again.
+    next: Arc<Mutex<Instant>>,
     origin: Instant,
 }
 
+/// Longest wait for the budget.
+const LONGEST_TURN: Duration = Duration::from_secs(60);
+
 impl Budget {
     pub(crate) fn new(budget: RetryBudget, origin: Instant) -> Self {
-        Self { bucket: Arc::new(Mutex::new(Bucket::new(budget, Duration::ZERO))), origin }
+        let bucket = Arc::new(Mutex::new(Bucket::new(budget, Duration::ZERO)));
+        Self { bucket, per_second: budget.per_second, next: Arc::new(Mutex::new(origin)), origin }
     }
 
     /// So many first runs start.
@@ -61,6 +68,15 @@ impl Budget {
         for _ in 0..runs {
             bucket.ran(now.saturating_duration_since(self.origin));
         }
+    }
+
+    /// When a retry that the budget does not afford may ask again: one after another at the budget's pace, so that many cost no
+    /// more than few.
+    pub(crate) fn turn(&self, now: Instant) -> Duration {
+        let mut next = lock(&self.next);
+        let step = Duration::try_from_secs_f64(1.0 / self.per_second).unwrap_or(LONGEST_TURN);
+        *next = ((*next).max(now) + step).min(now + LONGEST_TURN);
+        next.saturating_duration_since(now)
     }
 
     /// Whether a retry may start.

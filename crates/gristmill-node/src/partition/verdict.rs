@@ -82,8 +82,8 @@ impl Judge<'_> {
             acknowledged: false,
         };
         let verdict = match why {
-            Unrun::OverBudget => {
-                let least = OVER_BUDGET_WAIT.mul_f64(1.0 + self.random);
+            Unrun::OverBudget { turn } => {
+                let least = OVER_BUDGET_WAIT.mul_f64(1.0 + self.random).max(turn);
                 self.wait(&case, line.attempts, self.backoff(&case, line.attempts).max(least), Why::Budget)
             }
             Unrun::Skipped => self.gone(&case, DeadReason::Skipped, "a person passed over it"),

@@ -178,7 +178,9 @@ fn what_is_not_run_ends_with_its_own_reason_and_no_attempt() {
         assert!(record.history.is_empty());
     }
     for random in [0.0, 0.999] {
-        let verdict = Judge { random, ..judge(&policy) }.unrun(&job(line.clone()), Unrun::OverBudget).verdict;
+        let verdict = Judge { random, ..judge(&policy) }
+            .unrun(&job(line.clone()), Unrun::OverBudget { turn: Duration::ZERO })
+            .verdict;
         let Verdict::Retry { attempts: 4, delay, why: Why::Budget, .. } = verdict else {
             panic!("uncharged: {verdict:?}")
         };

@@ -8,7 +8,7 @@ use crate::partition::policy::Policy;
 use gristmill_broker::start::How;
 use gristmill_broker::state::{Request, StateLine, Suspicion, Why};
 use gristmill_handler::{DeliverySemantics, Redelivery};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a head starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,10 @@ pub(crate) enum Unrun {
     /// A run of it was interrupted, and its kind asks a person then.
     Interrupted,
     /// It is a retry, and the queue's retry budget is used up.
-    OverBudget,
+    OverBudget {
+        /// When it may ask again.
+        turn: Duration,
+    },
 }
 
 impl Way {
@@ -69,7 +72,7 @@ impl Way {
             return Self::Settle(Unrun::Interrupted);
         }
         if !policy.may_start(line, now) {
-            return Self::Settle(Unrun::OverBudget);
+            return Self::Settle(Unrun::OverBudget { turn: policy.budget.turn(now) });
         }
         if rule.is_some_and(|rule| rule.delivery == DeliverySemantics::AtMostOnce) {
             return Self::Acknowledge;

@@ -90,6 +90,14 @@ fn what_may_not_be_repeated_is_marked_and_an_interrupted_run_takes_its_kinds_way
     assert_eq!(way(Some(suspected(Suspicion::Strong)), false, &once), Way::Acknowledge);
 }
 
+/// How long the budget makes it wait.
+fn turn(way: &Way) -> Option<Duration> {
+    match way {
+        Way::Settle(Unrun::OverBudget { turn }) => Some(*turn),
+        _ => None,
+    }
+}
+
 #[test]
 fn a_person_comes_first_and_a_retry_asks_the_budget() {
     let policy = policy(PLAIN.0, PLAIN.1);
@@ -98,7 +106,12 @@ fn a_person_comes_first_and_a_retry_asks_the_budget() {
     assert_eq!(way(Some(skipped), false, &policy), Way::Settle(Unrun::Skipped));
     let retry = |why| StateLine { turn: 1, attempts: 1, why, ..StateLine::default() };
     let ways: Vec<Way> = (0..200).map(|_| way(Some(retry(Why::Retry)), false, &policy)).collect();
-    assert!(ways.contains(&Way::Run) && ways.contains(&Way::Settle(Unrun::OverBudget)), "{ways:?}");
-    assert_eq!(way(Some(retry(Why::Budget)), false, &policy), Way::Settle(Unrun::OverBudget));
+    let turns: Vec<Duration> = ways.iter().filter_map(turn).collect();
+    assert!(ways.contains(&Way::Run) && turns.len() > 150, "{ways:?}");
+    assert!(
+        turns.is_sorted() && turns.last() == Some(&Duration::from_secs(60)),
+        "at the budget's pace: {turns:?}"
+    );
+    assert!(turn(&way(Some(retry(Why::Budget)), false, &policy)).is_some());
     assert_eq!(way(Some(retry(Why::Snooze)), false, &policy), Way::Run, "a snooze is no retry");
 }
