@@ -59,6 +59,11 @@ impl Calls {
         self.under_way.iter().all(|sent| sent.number > number)
     }
 
+    /// Calls without an answer, in order.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = &Sent> {
+        self.under_way.iter()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }

@@ -4,7 +4,7 @@ use crate::partition::lanes::{Holding, LaneId};
 use crate::partition::policy::Policy;
 use crate::worker::slot::Slot;
 use gristmill_broker::start::How;
-use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settled};
+use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settle, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Place, UnixMillis};
 use std::sync::Arc;
@@ -208,6 +208,8 @@ pub(crate) enum Ran {
     Asks(First, Arc<Slot>),
     /// It was stopped before it answered.
     Stopped,
+    /// It had answered in an earlier tenure, whose settle of it was not answered.
+    Judged(Box<Settle>),
     /// It holds its thread and cannot be stopped: given up, with these words. It is told once more when it has ended.
     Hung(String, Facts),
 }

@@ -2,10 +2,11 @@
 
 use super::looking::Looking;
 use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Ran, Tenure};
-use crate::partition::calls::Calls;
+use crate::partition::calls::{Calls, OnAnswer};
 use crate::partition::lanes::LaneJob;
-use gristmill_broker::{Entry, Epoch};
+use gristmill_broker::{Call, Entry, Epoch, Settle, Verdict};
 use gristmill_job::{Key, Place};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between tenures that end before anything was claimed, so that an error of Redis makes no hot loop.
@@ -63,7 +64,10 @@ impl Tenure {
             }
         };
         let leftovers: Vec<Leftover> = self.lanes.running().map(left_over).collect();
-        for leftover in leftovers {
+        // The verdict on a run that was given up comes behind the run itself, which lives.
+        let judged =
+            self.judged().into_iter().filter(|judged| !self.leftovers.contains_key(&judged.entry.key));
+        for leftover in leftovers.into_iter().chain(judged.collect::<Vec<_>>()) {
             self.lanes.block(leftover.entry.key.clone());
             self.leftovers.insert(leftover.entry.key.clone(), leftover);
         }
@@ -87,6 +91,28 @@ impl Tenure {
         actions.push(Action::Ended(end));
         self.yield_after = leaving;
         self.acquire(actions);
+    }
+
+    /// Verdicts whose settle was not answered. Where it took effect, the job is gone or at another turn; else they still hold.
+    fn judged(&self) -> Vec<Leftover> {
+        let mut judged: Vec<(&Arc<Entry>, &Settle)> = Vec::new();
+        for sent in self.calls.under_way() {
+            let Call::Settle(settles) = &*sent.call else { continue };
+            let runs_yet = |on_answer: &&OnAnswer| on_answer.slot.is_none();
+            judged.extend(
+                sent.lanes.iter().zip(settles).filter(|(on, _)| runs_yet(on)).map(|(on, s)| (&on.entry, s)),
+            );
+        }
+        let waiting = self.to_settle.iter().filter(|settling| settling.acknowledges.is_none());
+        judged.extend(waiting.map(|settling| (&settling.entry, &settling.settle)));
+        let left_over = |(entry, settle): (&Arc<Entry>, &Settle)| Leftover {
+            place: settle.place,
+            turn: settle.turn,
+            acknowledged: matches!(settle.verdict, Verdict::Dead { acknowledged: true, .. }),
+            result: Some(Ran::Judged(Box::new(settle.clone()))),
+            entry: entry.clone(),
+        };
+        judged.into_iter().map(left_over).collect()
     }
 
     pub(super) fn recovered_slice(&mut self, entries: Vec<Entry>, next: Place, now: Now) {

@@ -71,6 +71,11 @@ impl Tenure {
                 self.lanes.not_run(lane, now.instant);
                 return self.alone_over(place, actions);
             }
+            Ran::Judged(settle) => {
+                self.lanes.settling(lane);
+                self.to_settle.push(Settling { lane, entry: run.entry, settle: *settle, acknowledges: None });
+                return;
+            }
             Ran::Hung(..) => {
                 // Its key is not started again as long as it lives.
                 self.lanes.block(run.entry.key.clone());
