@@ -172,7 +172,8 @@ impl Judge<'_> {
             return self.dead(case, attempts, DeadReason::Exhausted, &failure);
         }
         let age = Duration::from_millis(self.redis.0.saturating_sub(case.entry.place.ms));
-        if retry.too_old(age) {
+        // One that a person brought back is as old as it was; that is no reason to give it one attempt.
+        if case.line.replays == 0 && retry.too_old(age) {
             return self.dead(case, attempts, DeadReason::TooOld, &failure);
         }
         let delay = self.backoff(case, attempts).max(failure.retry_after.unwrap_or_default());

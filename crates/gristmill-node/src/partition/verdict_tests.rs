@@ -199,6 +199,10 @@ fn a_job_past_its_age_is_tried_no_more() {
     // Its place says 5 ms, the clock 100 s.
     assert_eq!(letter(verdict(&aged(SECOND * 99))).0, DeadReason::TooOld);
     assert!(matches!(verdict(&aged(SECOND * 100)), Verdict::Retry { .. }));
+    let ran = Ran::Answered(Answer::Failed(failed(ErrorClass::Transient)), facts());
+    let back = job(StateLine { replays: 1, ..behind(0) });
+    let verdict = judge(&aged(SECOND)).settle(&back, ran).verdict;
+    assert!(matches!(verdict, Verdict::Retry { .. }), "a person brought it back: {verdict:?}");
 }
 
 #[test]
