@@ -448,6 +448,15 @@ pub(crate) fn discard(entry: &Entry) -> Settle {
     verdict_on(entry, true, Verdict::Discard)
 }
 
+/// Without effect in Redis: it lies elsewhere.
+pub(crate) fn duplicate(entry: &Entry) -> Settle {
+    verdict_on(entry, true, Verdict::Duplicate)
+}
+
+pub(crate) fn stale(entry: &Entry) -> Settle {
+    verdict_on(entry, true, Verdict::Stale)
+}
+
 pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {
     let record = DeadLetter {
         job: entry.id.as_bytes().to_vec(),

@@ -57,6 +57,26 @@ fn every_word_of_settle() {
     });
 }
 
+/// What had its effect elsewhere is acknowledged in one step like anything else, and its mark absorbs later copies.
+#[test]
+fn duplicate_and_stale_by_the_handlers_word_acknowledge_and_leave_marks() {
+    on_each(async |world| {
+        world.enqueue(&[own("1", "k"), own("2", "k"), ours("3", "k")]).await;
+        let mut a = world.acquire("a").await;
+        let e = world.claim(&mut a).await;
+        let batch = vec![duplicate(&e[0]), stale(&e[1]), stale(&e[1])];
+        let words = world.settle(&mut a, batch.clone()).await;
+        assert_eq!(words, [Settled::Duplicate, Settled::Stale, Settled::Gone]);
+        assert_eq!(world.length(), 1);
+        let fence = a.fence.clone();
+        let again = repeated(world.call_as(&fence, a.number, &Call::Settle(batch)).await);
+        assert_eq!(again, [Settled::Gone, Settled::Gone, Settled::Gone]);
+        for (id, standing) in [("1", "applied"), ("2", "stale")] {
+            assert_eq!(world.standing(id).await, standing, "id {id}");
+        }
+    });
+}
+
 /// The short way checks as the long one does: a job that nobody was given stays.
 #[test]
 fn a_plain_settle_of_a_job_that_is_not_claimed_deletes_nothing() {

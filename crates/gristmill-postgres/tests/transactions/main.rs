@@ -1,0 +1,13 @@
+//! One run with a transaction, against a real Postgres and without a node: what commits, what does not, and how it ends.
+//!
+//! * `world`: a cluster, its tables, and deliveries
+//! * `ends`: each way in which a run can end
+//! * `rivals`: two runs of one job at once
+//! * `faults`: Postgres is killed, connections break
+//! * `tables`: migrations, pruning, and the table of the docs
+
+mod ends;
+mod faults;
+mod rivals;
+mod tables;
+mod world;
