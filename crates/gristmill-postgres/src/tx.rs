@@ -156,7 +156,7 @@ impl FromDelivery for Tx {
         let name = Name::of(context);
         let run = async {
             let mut transaction = opened.pool.begin_with(AssertSqlSafe(Arc::clone(&opened.begin))).await?;
-            let insert = sqlx::query_scalar(INBOX).bind(&name.queue).bind(&name.job).bind(&name.kind);
+            let insert = sqlx::query_scalar(INBOX).bind(&name.queue).bind(&name.job).bind(name.kind);
             let xact: Option<String> = insert.fetch_optional(&mut *transaction).await?;
             Ok::<_, sqlx::Error>((transaction, xact))
         };

@@ -1,0 +1,91 @@
+//! The crash matrix: nodes, relays, Postgres and Redis are killed, and answers are lost, at each step of a job from its claim
+//! to the job that follows from it. Nothing is lost and nothing is applied twice; the test writes what it saw as a table.
+//!
+//! * `shop`: the processes, the servers, and the holds that stop a job at a step
+//! * this file: which victim, at which step
+
+mod shop;
+
+use shop::{Hold, Shop, Step};
+
+/// What is done to a job that stands at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Node,
+    Relay,
+    Postgres,
+    Redis,
+    /// The answer that is due, after it took effect.
+    Reply,
+}
+
+const OF_A_NODE: [Step; 6] =
+    [Step::Claimed, Step::InboxWritten, Step::Written, Step::InCommit, Step::Committed, Step::Settled];
+const OF_A_RELAY: [Step; 3] = [Step::Read, Step::Enqueued, Step::Deleted];
+
+fn matrix(victims: &[(Victim, &[Step])]) {
+    let Some(mut shop) = Shop::open() else { return };
+    let mut jobs = Vec::new();
+    for (victim, steps) in victims {
+        for step in *steps {
+            let job = format!("{victim:?}-{step:?}");
+            let hold = shop.hold(*step, &job, *victim == Victim::Reply);
+            shop.enqueue(&job);
+            shop.wait_held(&hold);
+            match victim {
+                Victim::Node => shop.kill_node(),
+                Victim::Relay => shop.kill_relay(),
+                Victim::Postgres => shop.kill_postgres(),
+                Victim::Redis => shop.kill_redis(),
+                Victim::Reply => {}
+            }
+            shop.let_go(hold);
+            shop.wait_applied(&job);
+            println!("| {step:?} | {victim:?} | applied once, its label once |");
+            jobs.push(job);
+        }
+    }
+    // Whatever still comes late comes before this.
+    shop.wait_quiet();
+    for job in &jobs {
+        shop.is_applied_once(job);
+    }
+}
+
+#[test]
+fn kill_9_of_the_node_at_each_step() {
+    matrix(&[(Victim::Node, &OF_A_NODE)]);
+}
+
+#[test]
+fn kill_9_of_the_relay_at_each_step() {
+    matrix(&[(Victim::Relay, &OF_A_RELAY)]);
+}
+
+#[test]
+fn kill_9_of_postgres_at_each_step() {
+    matrix(&[(Victim::Postgres, &OF_A_NODE), (Victim::Postgres, &OF_A_RELAY)]);
+}
+
+#[test]
+fn kill_9_of_redis_at_each_step() {
+    matrix(&[(Victim::Redis, &OF_A_NODE), (Victim::Redis, &OF_A_RELAY)]);
+}
+
+#[test]
+fn answers_of_redis_that_are_lost_after_they_took_effect() {
+    matrix(&[(Victim::Reply, &[Step::Settled, Step::Enqueued])]);
+}
+
+/// One that never ends at a hold would prove nothing.
+#[test]
+fn a_hold_holds() {
+    let Some(mut shop) = Shop::open() else { return };
+    let hold = shop.hold(Step::Written, "held", false);
+    shop.enqueue("held");
+    shop.wait_held(&hold);
+    assert!(matches!(hold, Hold::Lock(_)));
+    assert_eq!(shop.changes("held"), "");
+    shop.let_go(hold);
+    shop.wait_applied("held");
+}

@@ -1,0 +1,224 @@
+//! The relay in this process, against a real Postgres and a real Redis: order, rivals, what is no job, latency.
+
+use gristmill_broker::{Broker, QueueDefinition, RedisConfig};
+use gristmill_handler::{Context, HandlerError, Registry, State};
+use gristmill_job::QueueName;
+use gristmill_node::{Node, NodeConfig, QueueConfig};
+use gristmill_postgres::{Database, Relay, migrate};
+use gristmill_testkit::postgres::Postgres;
+use gristmill_testkit::seed::SplitMix64;
+use gristmill_testkit::server::{Server, ServerOptions};
+use gristmill_testkit::{Error, eventually};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// What arrived, by key, in order.
+type Seen = Arc<Mutex<BTreeMap<String, Vec<(u64, String)>>>>;
+
+async fn note(
+    payload: gristmill_handler::Raw,
+    context: Context,
+    State(seen): State<Seen>,
+) -> Result<(), HandlerError> {
+    let text = String::from_utf8_lossy(&payload.bytes).into_owned();
+    let header = context.headers().get("h").unwrap_or_default().to_owned();
+    let mut seen = seen.lock().unwrap();
+    seen.entry(context.key().to_string()).or_default().push((context.version(), format!("{text}{header}")));
+    Ok(())
+}
+
+struct World {
+    postgres: Postgres,
+    server: Server,
+    database: Database,
+    seen: Seen,
+}
+
+impl World {
+    fn ask(&self, sql: &str) -> String {
+        self.postgres.ask(sql).unwrap()
+    }
+
+    fn relay(&self) -> Relay {
+        Relay::new(&self.database, Broker::connect(RedisConfig::new(self.server.url())))
+    }
+
+    async fn create(&self, queue: &str) {
+        let broker = Broker::connect(RedisConfig::new(self.server.url()));
+        broker.create(&QueueDefinition::new(QueueName::new(queue).unwrap(), 4)).await.unwrap();
+    }
+
+    async fn node(&self) -> Node {
+        let queue = QueueConfig::new(QueueName::new("work").unwrap()).with_partitions(4);
+        let config = NodeConfig::new("n", RedisConfig::new(self.server.url()), vec![queue]);
+        let registry = Registry::new().state(Arc::clone(&self.seen)).kind("note", note);
+        Node::start(config, registry).await.unwrap()
+    }
+
+    fn count(&self) -> usize {
+        self.seen.lock().unwrap().values().map(Vec::len).sum()
+    }
+
+    fn wait_empty(&self) {
+        tokio::task::block_in_place(|| {
+            eventually(SOON, "an empty outbox", || {
+                (self.ask("select count(*) from gristmill.outbox where refused is null") == "0").then_some(())
+            });
+        });
+    }
+}
+
+fn on_both<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
+    let postgres = match Postgres::start() {
+        Ok(postgres) => postgres,
+        Err(error @ Error::MissingServer { .. }) => return eprintln!("SKIPPED: {error}"),
+        Err(error) => panic!("{error}"),
+    };
+    let server = Server::start(ServerOptions::new()).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::new(&postgres.url()).unwrap();
+        migrate(database.pool()).await.unwrap();
+        test(World { postgres, server, database, seen: Seen::default() }).await;
+    });
+}
+
+#[test]
+fn many_writers_and_relays_that_are_dropped_anywhere_keep_each_key_in_order_and_each_job_once() {
+    const KEYS: u64 = 20;
+    const EACH: i64 = 40;
+    on_both(|world| async move {
+        world.create("work").await;
+        let mut node = world.node().await;
+        // Relays that live for a moment: dropped wherever they stand, as a kill would.
+        let relays: Vec<_> = (0..3u64)
+            .map(|n| {
+                let relay = world.relay().poll_every(Duration::from_millis(50));
+                tokio::spawn(async move {
+                    let mut random = SplitMix64::new(0x0B0E + n);
+                    loop {
+                        let life = Duration::from_millis(20 + random.below(200));
+                        // not a wait: how long this relay lives
+                        relay.run(tokio::time::sleep(life)).await;
+                    }
+                })
+            })
+            .collect();
+        let writers = (0..KEYS).map(|key| {
+            let pool = world.database.pool().clone();
+            tokio::spawn(async move {
+                for version in 1..=EACH {
+                    let insert = gristmill_postgres::sqlx::query(
+                        "insert into gristmill.outbox (queue, kind, key, version, payload)
+                         values ('work', 'note', $1, $2, '1')",
+                    );
+                    insert.bind(format!("key {key}")).bind(version).execute(&pool).await.unwrap();
+                }
+            })
+        });
+        for writer in writers.collect::<Vec<_>>() {
+            writer.await.unwrap();
+        }
+        // The short-lived may take their time; whoever stays finishes.
+        for relay in relays {
+            relay.abort();
+        }
+        let last = world.relay();
+        let stays = tokio::spawn({
+            let last = last.clone();
+            async move { last.run(std::future::pending()).await }
+        });
+        world.wait_empty();
+        tokio::task::block_in_place(|| {
+            eventually(SOON, "every job", || {
+                (world.count() >= (KEYS as usize) * EACH as usize).then_some(())
+            });
+        });
+        let expected: Vec<u64> = (1..=EACH as u64).collect();
+        for (key, versions) in &*world.seen.lock().unwrap() {
+            let versions: Vec<u64> = versions.iter().map(|(version, _)| *version).collect();
+            assert_eq!(versions, expected, "{key}");
+        }
+        stays.abort();
+        tokio::select! { error = node.failure() => panic!("{error}"), _ = std::future::ready(()) => {} }
+        node.drain(std::future::pending()).await;
+    });
+}
+
+#[test]
+fn a_row_that_is_no_job_stays_with_its_reason_and_one_without_a_queue_waits_for_it() {
+    on_both(|world| async move {
+        world.create("work").await;
+        let node = world.node().await;
+        let relay = world.relay().poll_every(Duration::from_millis(100));
+        let running = tokio::spawn({
+            let relay = relay.clone();
+            async move { relay.run(std::future::pending()).await }
+        });
+        world.ask(
+            "insert into gristmill.outbox (queue, kind, key, version, payload, headers) values
+             ('work', 'note', 'a', 1, '{\"b\": 1,  \"a\": 2}', '{\"h\": \"!\"}'),
+             ('work', 'note', 'a', 2, to_json(repeat('x', 2000000)), null),
+             ('later', 'note', 'a', 3, '3', null),
+             ('work', 'note', 'a', 4, '4', '[]'),
+             ('work', 'note', 'a', 5, '5', null)",
+        );
+        tokio::task::block_in_place(|| eventually(SOON, "two jobs", || (world.count() == 2).then_some(())));
+        let seen = world.seen.lock().unwrap()["a"].clone();
+        assert_eq!(seen, [(1, "{\"b\": 1,  \"a\": 2}!".to_owned()), (5, "5".to_owned())], "byte by byte");
+        let left = world.ask("select version, refused from gristmill.outbox order by version");
+        let left: Vec<&str> = left.lines().collect();
+        assert!(left[0].starts_with("2|") && left[0].contains("bytes"), "{left:?}");
+        assert_eq!(left[1..], ["3|", "4|headers are a JSON object whose values are text"]);
+        world.create("later").await;
+        world.wait_empty();
+        assert_eq!(world.ask("select count(*) from gristmill.outbox"), "2");
+        assert_eq!((relay.counts().relayed, relay.counts().refused), (3, 2));
+        for bad in ["'Q', 'note', 'a'", "'q', 'a b', 'a'", "'q', '', 'a'", "'q', 'note', ''"] {
+            let sql = format!("insert into gristmill.outbox (queue, kind, key, payload) values ({bad}, '1')");
+            let refused = world.postgres.ask(&sql).unwrap_err().to_string();
+            assert!(refused.contains("violates check constraint"), "{bad}: {refused}");
+        }
+        running.abort();
+        node.drain(std::future::pending()).await;
+    });
+}
+
+#[test]
+fn the_bell_makes_the_latency_and_the_poll_is_the_net_under_it() {
+    on_both(|world| async move {
+        world.create("work").await;
+        let node = world.node().await;
+        let insert =
+            "insert into gristmill.outbox (queue, kind, key, payload) values ('work', 'note', 'a', '1')";
+        let relay = world.relay().poll_every(Duration::from_secs(3600));
+        let running = tokio::spawn(async move { relay.run(std::future::pending()).await });
+        let listens = "select count(*) from pg_stat_activity where query like 'LISTEN%'";
+        tokio::task::block_in_place(|| {
+            eventually(SOON, "the listener", || (world.ask(listens) == "1").then_some(()));
+        });
+        let mut waits = Vec::new();
+        for n in 1..=20 {
+            let began = Instant::now();
+            world.ask(insert);
+            tokio::task::block_in_place(|| {
+                eventually(SOON, "the job", || (world.count() == n).then_some(()))
+            });
+            waits.push(began.elapsed());
+        }
+        waits.sort();
+        println!("from insert to handler: half in {:?}, all in {:?}", waits[10], waits[19]);
+        running.abort();
+        // The net: no bell at all.
+        world.ask("alter table gristmill.outbox disable trigger outbox_notify");
+        let relay = world.relay().poll_every(Duration::from_millis(100));
+        let running = tokio::spawn(async move { relay.run(std::future::pending()).await });
+        world.ask(insert);
+        tokio::task::block_in_place(|| eventually(SOON, "the job", || (world.count() == 21).then_some(())));
+        running.abort();
+        node.drain(std::future::pending()).await;
+    });
+}
