@@ -1,8 +1,11 @@
-//! Prices of a shop in Postgres, each event once, and a label printed for each change through the outbox.
+//! Prices and stock of a shop in Postgres, each event once, and a label printed for each through the outbox.
 //!
 //! ```text
-//! queue prices ─▶ price.changed ─▶ product, inbox, outbox ─(relay)─▶ queue labels ─▶ label.print ─▶ label, inbox
+//! queue shop ─▶ price.changed, stock.moved ─▶ product, inbox, outbox ─(relay)─▶ queue labels ─▶ label.print ─▶ label, inbox
 //! ```
+//!
+//! A price has a version, and an older one ends as stale. A movement of stock has none: done twice it would be wrong,
+//! and only the inbox knows.
 //!
 //! `shop node` serves both queues, `shop relay` moves what is in the outbox; run as many of each as you like.
 
@@ -23,7 +26,7 @@ struct Arguments {
     redis: String,
     #[arg(long)]
     postgres: String,
-    /// At each of its steps a handler calls `shop_step(step, job)` in Postgres: how the tests hold it there.
+    /// At each of its steps `stock.moved` calls `shop_step(step, job)` in Postgres: how the tests hold it there.
     #[arg(long)]
     steps: bool,
 }
@@ -41,26 +44,39 @@ struct Price {
 
 async fn price_changed(price: Price, mut tx: Tx, context: Context) -> Result<(), HandlerError> {
     let (sku, version) = (tx.key_text()?.to_owned(), tx.version()?);
-    step(&mut tx, &context, "inbox written").await?;
     let put = sqlx::query(
-        "insert into product (sku, version, cents, changes) values ($1, $2, $3, 1)
-         on conflict (sku) do update
-         set version = excluded.version, cents = excluded.cents, changes = product.changes + 1
+        "insert into product (sku, version, cents, stock) values ($1, $2, $3, 0)
+         on conflict (sku) do update set version = excluded.version, cents = excluded.cents
          where product.version < excluded.version",
     );
-    tx.newer(put.bind(&sku).bind(version).bind(price.cents)).await?;
+    tx.newer(put.bind(sku).bind(version).bind(price.cents)).await?;
+    emit_label(&mut tx, &context).await
+}
+
+async fn stock_moved(pieces: i64, mut tx: Tx, context: Context) -> Result<(), HandlerError> {
+    step(&mut tx, &context, "inbox written").await?;
+    let sku = tx.key_text()?.to_owned();
+    let add = sqlx::query(
+        "insert into product (sku, version, cents, stock) values ($1, 0, 0, $2)
+         on conflict (sku) do update set stock = product.stock + excluded.stock",
+    );
+    add.bind(sku).bind(pieces).execute(&mut *tx).await?;
     step(&mut tx, &context, "written").await?;
-    let label = NewJob::new("label.print", &sku, &price.cents).permanent()?.with_version(context.version());
-    // A name that follows from the event: the label of an event is the same job, whoever asks for it.
+    emit_label(&mut tx, &context).await
+}
+
+async fn emit_label(tx: &mut Tx, context: &Context) -> Result<(), HandlerError> {
+    let label = NewJob::new("label.print", context.key().as_bytes(), "a label").permanent()?;
+    // A name that follows from the event: whoever asks for the label of an event asks for the same job.
     let label = label.with_id(&format!("label of {}", context.id())).permanent()?;
-    tx.emit(&QueueName::new("labels").permanent()?, label).await?;
+    tx.emit(&QueueName::new("labels").permanent()?, label.with_version(context.version())).await?;
     Ok(())
 }
 
-async fn label_print(cents: i64, mut tx: Tx) -> Result<(), HandlerError> {
-    let (sku, version) = (tx.key_text()?.to_owned(), tx.version()?);
-    let put = sqlx::query("insert into label (sku, version, cents) values ($1, $2, $3)");
-    put.bind(sku).bind(version).bind(cents).execute(&mut *tx).await?;
+async fn label_print(text: String, mut tx: Tx) -> Result<(), HandlerError> {
+    let sku = tx.key_text()?.to_owned();
+    let put = sqlx::query("insert into label (sku, text) values ($1, $2)");
+    put.bind(sku).bind(text).execute(&mut *tx).await?;
     Ok(())
 }
 
@@ -84,13 +100,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
             let registry = Registry::new()
                 .state(database)
                 .kind("price.changed", price_changed)
+                .kind("stock.moved", stock_moved)
                 .kind("label.print", label_print);
             let queue = |name: &str| {
                 let mut queue = QueueConfig::new(QueueName::new(name)?).with_partitions(4);
                 queue.retry.max_attempts = if steps { 1000 } else { queue.retry.max_attempts };
                 Ok::<_, gristmill_job::NameError>(queue)
             };
-            let config = NodeConfig::new("shop", redis, vec![queue("prices")?, queue("labels")?]);
+            let config = NodeConfig::new("shop", redis, vec![queue("shop")?, queue("labels")?]);
             let config = config.with_lease(Duration::from_millis(1500));
             let mut node = Node::start(config, registry).await?;
             println!("ready");

@@ -17,8 +17,8 @@ use tokio::runtime::Runtime;
 const SOON: Duration = Duration::from_secs(60);
 
 const TABLES: &str = "
-    create table product (sku text primary key, version bigint, cents bigint, changes bigint);
-    create table label (sku text, version bigint, cents bigint);
+    create table product (sku text primary key, version bigint, cents bigint, stock bigint);
+    create table label (sku text, text text);
     create function shop_step(step text, job text) returns void language sql as
       $$ select pg_advisory_xact_lock_shared(hashtext(step || ' ' || job)) $$;
     create function on_inbox() returns trigger language plpgsql as $$ begin
@@ -66,6 +66,7 @@ pub(crate) struct Shop {
     node: Process,
     relay: Process,
     node_proxy: Proxy,
+    postgres_proxy: Proxy,
     relay_proxy: Proxy,
     redis: Server,
     postgres: Postgres,
@@ -110,12 +111,13 @@ impl Shop {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let broker = runtime.block_on(async { Broker::connect(RedisConfig::new(redis.url())) });
-        let node = start("node", &redis.url_at(node_proxy.port()), &postgres.url());
+        let postgres_proxy = Proxy::start(postgres.port()).unwrap();
+        let node = start("node", &redis.url_at(node_proxy.port()), &postgres.url_at(postgres_proxy.port()));
         ready(&node);
         postgres.ask(TABLES).unwrap();
         let relay = start("relay", &redis.url_at(relay_proxy.port()), &postgres.url());
         ready(&relay);
-        Some(Self { node, relay, node_proxy, relay_proxy, redis, postgres, runtime, broker })
+        Some(Self { node, relay, node_proxy, postgres_proxy, relay_proxy, redis, postgres, runtime, broker })
     }
 
     /// Before the job is enqueued.
@@ -173,8 +175,18 @@ impl Shop {
 
     pub(crate) fn kill_node(&mut self) {
         self.node.kill().unwrap();
-        self.node = start("node", &self.redis.url_at(self.node_proxy.port()), &self.postgres.url());
+        let (redis, postgres) = (self.node_proxy.port(), self.postgres_proxy.port());
+        self.node = start("node", &self.redis.url_at(redis), &self.postgres.url_at(postgres));
         // Not waited for: what the job waits for may have to be let go first.
+    }
+
+    /// A commit that is held goes on, takes effect, and its answer is lost.
+    pub(crate) fn lose_commit(&self, hold: Hold, job: &str) {
+        self.postgres_proxy.hold_replies();
+        self.let_go(hold);
+        eventually(SOON, "the commit", || self.changes(job).starts_with("1|").then_some(()));
+        self.postgres_proxy.cut();
+        self.postgres_proxy.release_replies();
     }
 
     pub(crate) fn kill_relay(&mut self) {
@@ -191,16 +203,15 @@ impl Shop {
     }
 
     pub(crate) fn enqueue(&self, job: &str) {
-        let new =
-            NewJob::from_bytes("price.changed", job, &b"{\"cents\": 120}"[..], ContentType::Json).unwrap();
-        let new = new.with_id(job).unwrap().with_version(1);
-        self.runtime.block_on(self.broker.enqueue(&QueueName::new("prices").unwrap(), new)).unwrap();
+        let new = NewJob::from_bytes("stock.moved", job, &b"1"[..], ContentType::Json).unwrap();
+        let new = new.with_id(job).unwrap();
+        self.runtime.block_on(self.broker.enqueue(&QueueName::new("shop").unwrap(), new)).unwrap();
     }
 
-    /// How often the job's entity was changed, and how many labels it has.
+    /// What the job has added to the stock (1), its labels (1), inbox rows (2) and outbox rows (0).
     pub(crate) fn changes(&self, job: &str) -> String {
         let sql = format!(
-            "select changes, (select count(*) from label where sku = '{job}'),
+            "select stock, (select count(*) from label where sku = '{job}'),
              (select count(*) from gristmill.inbox where job_id in ('{job}', 'label%20of%20{job}')),
              (select count(*) from gristmill.outbox where key = '{job}') from product where sku = '{job}'"
         );
@@ -218,7 +229,7 @@ impl Shop {
     }
 
     pub(crate) fn is_applied_once(&self, job: &str) {
-        assert_eq!(self.changes(job), "1|1|2|0", "{job}: changes, labels, inbox rows, outbox rows");
+        assert_eq!(self.changes(job), "1|1|2|0", "{job}: stock, labels, inbox rows, outbox rows");
     }
 
     /// Nothing waits in either queue.
@@ -227,7 +238,7 @@ impl Shop {
         eventually(SOON, "empty queues", || {
             self.runtime.block_on(async {
                 let connection = Connection::open(&config, 1).await.ok()?;
-                for queue in ["prices", "labels"] {
+                for queue in ["shop", "labels"] {
                     let queue = QueueDefinition::new(QueueName::new(queue).unwrap(), 4);
                     let views = connection.partitions(&queue).await.ok()?;
                     assert_eq!(views.iter().map(|view| view.dead).sum::<u64>(), 0, "dead letters");

@@ -1,10 +1,12 @@
 //! The relay in this process, against a real Postgres and a real Redis: order, rivals, what is no job, latency.
 
+#![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
+
 use gristmill_broker::{Broker, QueueDefinition, RedisConfig};
 use gristmill_handler::{Context, HandlerError, Registry, State};
-use gristmill_job::QueueName;
+use gristmill_job::{NewJob, QueueName};
 use gristmill_node::{Node, NodeConfig, QueueConfig};
-use gristmill_postgres::{Database, Relay, migrate};
+use gristmill_postgres::{Database, Relay, Tx, migrate, sqlx};
 use gristmill_testkit::postgres::Postgres;
 use gristmill_testkit::seed::SplitMix64;
 use gristmill_testkit::server::{Server, ServerOptions};
@@ -92,7 +94,7 @@ fn many_writers_and_relays_that_are_dropped_anywhere_keep_each_key_in_order_and_
     const EACH: i64 = 40;
     on_both(|world| async move {
         world.create("work").await;
-        let mut node = world.node().await;
+        let node = world.node().await;
         // Relays that live for a moment: dropped wherever they stand, as a kill would.
         let relays: Vec<_> = (0..3u64)
             .map(|n| {
@@ -111,7 +113,7 @@ fn many_writers_and_relays_that_are_dropped_anywhere_keep_each_key_in_order_and_
             let pool = world.database.pool().clone();
             tokio::spawn(async move {
                 for version in 1..=EACH {
-                    let insert = gristmill_postgres::sqlx::query(
+                    let insert = sqlx::query(
                         "insert into gristmill.outbox (queue, kind, key, version, payload)
                          values ('work', 'note', $1, $2, '1')",
                     );
@@ -143,7 +145,60 @@ fn many_writers_and_relays_that_are_dropped_anywhere_keep_each_key_in_order_and_
             assert_eq!(versions, expected, "{key}");
         }
         stays.abort();
-        tokio::select! { error = node.failure() => panic!("{error}"), _ = std::future::ready(()) => {} }
+        node.drain(std::future::pending()).await;
+    });
+}
+
+async fn price(cents: i64, mut tx: Tx) -> Result<(), HandlerError> {
+    let (sku, version) = (tx.key_text()?.to_owned(), tx.version()?);
+    let put = sqlx::query(
+        "insert into product values ($1, $2, $3) on conflict (sku) do update
+         set version = excluded.version, cents = excluded.cents where product.version < excluded.version",
+    );
+    tx.newer(put.bind(sku).bind(version).bind(cents)).await?;
+    Ok(())
+}
+
+/// A node counts both, and neither is an error: nothing is retried, nothing is dead.
+#[test]
+fn a_node_ends_jobs_as_duplicate_and_as_stale_and_counts_them() {
+    on_both(|world| async move {
+        world.ask("create table product (sku text primary key, version bigint, cents bigint)");
+        let name = QueueName::new("work").unwrap();
+        let queue = QueueConfig::new(name.clone()).with_partitions(4);
+        let config = NodeConfig::new("n", RedisConfig::new(world.server.url()), vec![queue]);
+        let registry = Registry::new().state(world.database.clone()).kind("price", price);
+        let node = Node::start(config, registry).await.unwrap();
+        let broker = Broker::connect(RedisConfig::new(world.server.url()));
+        let enqueue = async |id: &str, version: u64| {
+            let job = NewJob::new("price", "apple", &1).unwrap().with_id(id).unwrap().with_version(version);
+            broker.enqueue(&name, job).await.unwrap()
+        };
+        let counts = |done, stale, duplicate| {
+            tokio::task::block_in_place(|| {
+                eventually(SOON, "the counts", || {
+                    let now = node.counts();
+                    assert_eq!((now.retried, now.dead, now.discarded), (0, 0, 0));
+                    ((now.done, now.stale, now.duplicate) == (done, stale, duplicate)).then_some(())
+                });
+            });
+        };
+        enqueue("b", 2).await;
+        counts(1, 0, 0);
+        enqueue("a", 1).await;
+        counts(1, 1, 0);
+        // Redis forgets what it knew of the ids, as it does after a day or a failover.
+        for id in ["a", "b"] {
+            for partition in 0..4 {
+                let _ =
+                    world.server.command(&["DEL", &format!("gm:{{work:{partition}}}:seen:{id}")]).unwrap();
+            }
+            assert_eq!(enqueue(id, 9).await.duplicate_of, None);
+        }
+        counts(1, 1, 2);
+        // And what it knows of them now absorbs them.
+        assert_eq!(enqueue("b", 9).await.duplicate_of.as_deref(), Some("applied"));
+        assert_eq!(world.ask("select version from product"), "2");
         node.drain(std::future::pending()).await;
     });
 }

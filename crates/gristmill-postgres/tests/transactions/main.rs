@@ -6,6 +6,8 @@
 //! * `faults`: Postgres is killed, connections break
 //! * `tables`: migrations, pruning, and the table of the docs
 
+#![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
+
 mod ends;
 mod faults;
 mod rivals;
