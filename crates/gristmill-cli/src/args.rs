@@ -8,6 +8,7 @@ use crate::dead::show::ShowArguments;
 use crate::explain::ExplainArguments;
 use crate::keys::KeysArguments;
 use crate::kinds::KindsArguments;
+#[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
@@ -97,6 +98,7 @@ pub(crate) enum Command {
         json: bool,
     },
     /// Effects in Postgres: its tables, the relay of its outbox, the pruning of its inbox
+    #[cfg(feature = "postgres")]
     #[command(subcommand)]
     Postgres(PostgresCommand),
     /// The settings
@@ -109,7 +111,12 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it runs until it is told to stop, and logs what it does.
     pub(crate) fn serves(&self) -> bool {
-        matches!(self, Self::Node(_) | Self::Dev(_) | Self::Postgres(PostgresCommand::Relay { .. }))
+        match self {
+            Self::Node(_) | Self::Dev(_) => true,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(command) => matches!(command, PostgresCommand::Relay { .. }),
+            _ => false,
+        }
     }
 }
 

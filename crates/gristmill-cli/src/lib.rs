@@ -27,6 +27,7 @@ mod kinds;
 pub mod logging;
 pub mod node;
 mod output;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod queues;
 mod reason;
@@ -82,6 +83,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
+        #[cfg(feature = "postgres")]
         Command::Postgres(command) => block_on(postgres::command(&settings, command)),
         Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),
     }

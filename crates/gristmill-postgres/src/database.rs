@@ -48,6 +48,10 @@ impl Database {
     /// # Errors
     /// [`DatabaseError`] where it cannot be read. Whether the database is there shows when it is used.
     pub fn new(url: &str) -> Result<Self, DatabaseError> {
+        // The client library would take any scheme.
+        if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+            return Err(DatabaseError("it begins otherwise".into()));
+        }
         let options = PgConnectOptions::from_str(url).map_err(|error| DatabaseError(error.to_string()))?;
         Ok(Self::with(options.application_name("gristmill")))
     }

@@ -386,7 +386,7 @@ pub(crate) fn ours(id: &str, key: &str) -> EncodedJob {
     EncodedJob { own_id: false, ..own(id, key) }
 }
 
-fn verdict_on(entry: &Entry, marked: bool, verdict: Verdict) -> Settle {
+pub(crate) fn verdict_on(entry: &Entry, marked: bool, verdict: Verdict) -> Settle {
     Settle {
         place: entry.place,
         turn: entry.state.turn(),
@@ -446,15 +446,6 @@ pub(crate) fn retry(entry: &Entry, delay: Duration) -> Settle {
 
 pub(crate) fn discard(entry: &Entry) -> Settle {
     verdict_on(entry, true, Verdict::Discard)
-}
-
-/// Without effect in Redis: it lies elsewhere.
-pub(crate) fn duplicate(entry: &Entry) -> Settle {
-    verdict_on(entry, true, Verdict::Duplicate)
-}
-
-pub(crate) fn stale(entry: &Entry) -> Settle {
-    verdict_on(entry, true, Verdict::Stale)
 }
 
 pub(crate) fn dead(entry: &Entry, letter: &str) -> Settle {

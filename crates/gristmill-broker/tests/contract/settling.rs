@@ -2,7 +2,7 @@
 
 use crate::fixture::*;
 use gristmill_broker::call::{Answer, Call};
-use gristmill_broker::{Epoch, Settled};
+use gristmill_broker::{Epoch, Settled, Verdict};
 
 #[test]
 fn every_word_of_settle() {
@@ -64,7 +64,8 @@ fn duplicate_and_stale_by_the_handlers_word_acknowledge_and_leave_marks() {
         world.enqueue(&[own("1", "k"), own("2", "k"), ours("3", "k")]).await;
         let mut a = world.acquire("a").await;
         let e = world.claim(&mut a).await;
-        let batch = vec![duplicate(&e[0]), stale(&e[1]), stale(&e[1])];
+        let verdicts = [(&e[0], Verdict::Duplicate), (&e[1], Verdict::Stale), (&e[1], Verdict::Stale)];
+        let batch = verdicts.map(|(entry, verdict)| verdict_on(entry, true, verdict)).to_vec();
         let words = world.settle(&mut a, batch.clone()).await;
         assert_eq!(words, [Settled::Duplicate, Settled::Stale, Settled::Gone]);
         assert_eq!(world.length(), 1);
