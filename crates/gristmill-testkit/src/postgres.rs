@@ -31,6 +31,7 @@ const LOG: &str = "postgres.log";
 pub struct Postgres {
     guard: Option<Guard>,
     programs: Programs,
+    settings: Vec<String>,
     port: Port,
     dir: TempDir,
 }
@@ -48,6 +49,14 @@ impl Postgres {
     /// # Errors
     /// [`Error::MissingServer`] when it is not installed, [`Error::StartFailed`] with the end of its log.
     pub fn start() -> Result<Self, Error> {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings of Postgres (`name=value`), which win over those of the testkit, such as `fsync=on`.
+    ///
+    /// # Errors
+    /// As [`Postgres::start`].
+    pub fn start_with(settings: &[&str]) -> Result<Self, Error> {
         let programs = Programs::find()?;
         let dir = TempDir::new("postgres")?;
         if is_root() {
@@ -55,7 +64,8 @@ impl Postgres {
             chown(dir.path(), Some(user), Some(group))
                 .map_err(Error::io("cannot give a cluster's directory to the user postgres"))?;
         }
-        let mut postgres = Self { guard: None, programs, port: Port::reserve()?, dir };
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let mut postgres = Self { guard: None, programs, settings, port: Port::reserve()?, dir };
         postgres.init()?;
         postgres.launch()?;
         Ok(postgres)
@@ -184,7 +194,8 @@ impl Postgres {
         args.extend(["-k".into(), self.dir.path().as_os_str().to_owned()]);
         let port = self.port().to_string();
         // A kill of its processes loses nothing that was written; only the machine's end would.
-        for setting in ["fsync=off", "listen_addresses=127.0.0.1", "shared_buffers=16MB", "jit=off"] {
+        let own = ["fsync=off", "listen_addresses=127.0.0.1", "shared_buffers=16MB", "jit=off"];
+        for setting in own.into_iter().chain(self.settings.iter().map(String::as_str)) {
             args.extend(["-c".into(), setting.into()]);
         }
         args.extend(["-p".into(), port.into()]);
