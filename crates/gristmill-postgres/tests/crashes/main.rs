@@ -1,5 +1,6 @@
 //! The crash matrix: nodes, relays, Postgres and Redis are killed, and answers are lost, at each step of a job from its claim
-//! to the job that follows from it. Nothing is lost and nothing is applied twice; the test writes what it saw as a table.
+//! to the job that follows from it. Nothing is lost and nothing is applied twice; the tests write what they saw as tables
+//! (`postgres-crashes-*.md` in `target/tmp`).
 //!
 //! * `shop`: the processes, the servers, and the holds that stop a job at a step
 //! * this file: which victim, at which step
@@ -48,15 +49,20 @@ fn matrix(victims: &[(Victim, &[Step])]) {
                 _ => shop.let_go(hold),
             }
             shop.wait_applied(&job);
-            println!("| {step:?} | {victim:?} | applied once, its label once |");
             jobs.push(job);
         }
     }
     // Whatever still comes late comes before this.
     shop.wait_quiet();
+    let mut table =
+        String::from("| victim | step | stock added, labels, inbox rows, outbox rows |\n|---|---|---|\n");
     for job in &jobs {
         shop.is_applied_once(job);
+        table += &format!("| {} | {} |\n", job.replace('-', " | "), shop.changes(job).replace('|', ", "));
     }
+    println!("{table}");
+    let file = format!("{}/postgres-crashes-{:?}.md", env!("CARGO_TARGET_TMPDIR"), victims[0].0);
+    std::fs::write(file, table).unwrap();
 }
 
 #[test]

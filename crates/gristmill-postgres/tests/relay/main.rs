@@ -4,7 +4,7 @@
 
 use gristmill_broker::{Broker, QueueDefinition, RedisConfig};
 use gristmill_handler::{Context, HandlerError, Registry, State};
-use gristmill_job::{NewJob, QueueName};
+use gristmill_job::{NewJob, QueueName, partition_of};
 use gristmill_node::{Node, NodeConfig, QueueConfig};
 use gristmill_postgres::{Database, Relay, Tx, migrate, sqlx};
 use gristmill_testkit::postgres::Postgres;
@@ -236,6 +236,48 @@ fn a_row_that_is_no_job_stays_with_its_reason_and_one_without_a_queue_waits_for_
             let sql = format!("insert into gristmill.outbox (queue, kind, key, payload) values ({bad}, '1')");
             let refused = world.postgres.ask(&sql).unwrap_err().to_string();
             assert!(refused.contains("violates check constraint"), "{bad}: {refused}");
+        }
+        running.abort();
+        node.drain(std::future::pending()).await;
+    });
+}
+
+/// Back-pressure of one partition: its rows wait in order, and those of others go on, also in the same lane.
+#[test]
+fn rows_of_a_full_partition_wait_in_order_and_hold_up_no_other() {
+    on_both(|world| async move {
+        world.create("work").await;
+        let lane =
+            world.ask("select 'k' || n from generate_series(1, 2000) n where hashtext('k' || n) & 63 = 0");
+        let in_lane = |partition: u16| {
+            lane.lines().find(|key| partition_of(key.as_bytes(), 4) == partition).unwrap().to_owned()
+        };
+        let (full, free) = (in_lane(0), in_lane(1));
+        let limit = |jobs: &str| world.server.command(&["HSET", "gm:{work:0}:meta", "limit", jobs]).unwrap();
+        limit("3");
+        world.ask(&format!(
+            "insert into gristmill.outbox (queue, kind, key, version, payload)
+             select 'work', 'note', key, n, '1' from generate_series(1, 10) n, (values ('{full}'), ('{free}')) k (key)
+             order by n",
+        ));
+        let relay = world.relay().poll_every(Duration::from_millis(100));
+        let running = tokio::spawn({
+            let relay = relay.clone();
+            async move { relay.run(std::future::pending()).await }
+        });
+        let left =
+            || world.ask("select string_agg(key || ' ' || version, ',' order by seq) from gristmill.outbox");
+        let expected = (4..=10).map(|version| format!("{full} {version}")).collect::<Vec<_>>().join(",");
+        tokio::task::block_in_place(|| {
+            eventually(SOON, "the others", || (left() == expected).then_some(()));
+        });
+        assert!(relay.counts().relayed == 13 && relay.counts().errors > 0);
+        limit("0");
+        world.wait_empty();
+        let node = world.node().await;
+        tokio::task::block_in_place(|| eventually(SOON, "all", || (world.count() == 20).then_some(())));
+        for versions in world.seen.lock().unwrap().values() {
+            assert!(versions.iter().map(|(version, _)| *version).eq(1..=10), "{versions:?}");
         }
         running.abort();
         node.drain(std::future::pending()).await;
