@@ -90,7 +90,7 @@ impl Database {
     }
 
     /// How long a transaction may be idle before Postgres ends it (60 s): for so long a process that was stopped can hold
-    /// its locks. Longer than the longest pause of a handler between two statements.
+    /// its locks, or a relay its lane. Longer than the longest pause of a handler between two statements.
     #[must_use]
     pub fn idle_limit(self, limit: Duration) -> Self {
         Self { idle_limit: limit, opened: Arc::default(), ..self }
@@ -102,8 +102,10 @@ impl Database {
         &self.opened().pool
     }
 
-    pub(crate) fn options(&self) -> &PgConnectOptions {
-        &self.options
+    /// For connections that begin their transactions themselves: the limit holds for the session.
+    pub(crate) fn options_with_limit(&self) -> PgConnectOptions {
+        let limit = ms(self.idle_limit).to_string();
+        self.options.clone().options([("idle_in_transaction_session_timeout", limit)])
     }
 
     pub(crate) fn opened(&self) -> &Opened {
@@ -122,14 +124,17 @@ impl Database {
             Isolation::RepeatableRead => "repeatable read",
             Isolation::Serializable => "serializable",
         };
-        // Postgres reads 0 as: no limit.
-        let ms = |limit: Duration| limit.as_millis().clamp(1, i32::MAX as u128);
         let mut text = format!("begin isolation level {isolation}");
         // Writing to a String cannot fail.
         let _ = write!(text, "; set local lock_timeout = {}", ms(self.lock_wait));
         let _ = write!(text, "; set local idle_in_transaction_session_timeout = {}", ms(self.idle_limit));
         text
     }
+}
+
+/// As Postgres takes it, who reads 0 as: no limit.
+fn ms(limit: Duration) -> u128 {
+    limit.as_millis().clamp(1, i32::MAX as u128)
 }
 
 impl fmt::Debug for Database {

@@ -8,6 +8,7 @@ use gristmill_job::{NewJob, QueueName, partition_of};
 use gristmill_node::{Node, NodeConfig, QueueConfig};
 use gristmill_postgres::{Database, Relay, Tx, migrate, sqlx};
 use gristmill_testkit::postgres::Postgres;
+use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::seed::SplitMix64;
 use gristmill_testkit::server::{Server, ServerOptions};
 use gristmill_testkit::{Error, eventually};
@@ -280,6 +281,44 @@ fn rows_of_a_full_partition_wait_in_order_and_hold_up_no_other() {
             assert!(versions.iter().map(|(version, _)| *version).eq(1..=10), "{versions:?}");
         }
         running.abort();
+        node.drain(std::future::pending()).await;
+    });
+}
+
+/// A relay that is stuck between read and enqueue loses its lane, and what it sends late finds all of it done.
+#[test]
+fn a_stuck_relay_holds_its_lane_up_to_the_idle_limit_and_its_late_enqueue_is_absorbed() {
+    on_both(|world| async move {
+        world.create("work").await;
+        let proxy = Proxy::start(world.server.port()).unwrap();
+        let held = proxy.hold_next_request(":seen:late");
+        let slow = Broker::connect(RedisConfig::new(world.server.url_at(proxy.port())));
+        let slow = slow.with_patience(Duration::from_secs(3600));
+        let stuck = Relay::new(&world.database.clone().idle_limit(Duration::from_secs(1)), slow);
+        let first = tokio::spawn({
+            let stuck = stuck.clone();
+            async move { stuck.run(std::future::pending()).await }
+        });
+        world.ask("insert into gristmill.outbox (id, queue, kind, key, payload) values ('late', 'work', 'note', 'k', '1')");
+        tokio::task::block_in_place(|| held.wait_held(SOON).unwrap());
+        let free = world.relay().poll_every(Duration::from_millis(50));
+        let second = tokio::spawn({
+            let free = free.clone();
+            async move { free.run(std::future::pending()).await }
+        });
+        world.wait_empty();
+        assert_eq!((free.counts().relayed, stuck.counts().relayed), (1, 0));
+        let node = world.node().await;
+        tokio::task::block_in_place(|| {
+            eventually(SOON, "the job", || (node.counts().done == 1).then_some(()));
+            held.release(SOON).unwrap();
+            eventually(SOON, "the end of what was stuck", || (stuck.counts().errors > 0).then_some(()));
+        });
+        world.ask("insert into gristmill.outbox (queue, kind, key, version, payload) values ('work', 'note', 'k', 2, '2')");
+        tokio::task::block_in_place(|| eventually(SOON, "the next", || (world.count() == 2).then_some(())));
+        assert_eq!(world.seen.lock().unwrap()["k"].iter().map(|seen| seen.0).collect::<Vec<_>>(), [0, 2]);
+        first.abort();
+        second.abort();
         node.drain(std::future::pending()).await;
     });
 }
