@@ -29,6 +29,9 @@ struct Arguments {
     /// At each of its steps `stock.moved` calls `shop_step(step, job)` in Postgres: how the tests hold it there.
     #[arg(long)]
     steps: bool,
+    /// How long a transaction may be idle.
+    #[arg(long, default_value_t = 60_000)]
+    idle_limit_ms: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -91,8 +94,8 @@ async fn step(tx: &mut Tx, context: &Context, name: &str) -> Result<(), HandlerE
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter("info,ractor=warn").with_writer(std::io::stderr).init();
-    let Arguments { role, redis, postgres, steps } = Arguments::parse();
-    let database = Database::new(&postgres)?;
+    let Arguments { role, redis, postgres, steps, idle_limit_ms } = Arguments::parse();
+    let database = Database::new(&postgres)?.idle_limit(Duration::from_millis(idle_limit_ms));
     let redis = RedisConfig::new(&redis);
     match role {
         Role::Node => {

@@ -21,5 +21,6 @@ mod fixture;
 mod keys;
 mod looking;
 mod node;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod replay;

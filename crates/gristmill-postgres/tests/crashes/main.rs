@@ -90,6 +90,43 @@ fn answers_that_are_lost_after_they_took_effect() {
     matrix(&[(Victim::Reply, &[Step::Settled, Step::Enqueued]), (Victim::CommitReply, &[Step::InCommit])]);
 }
 
+/// A node is stopped in the middle of a transaction, loses its leases, and goes on while its successor waits for it: the
+/// first commits, and the successor hears of it.
+#[test]
+fn a_frozen_node_that_goes_on_in_time_commits_and_its_successor_does_not() {
+    let Some(mut shop) = Shop::open() else { return };
+    let hold = shop.hold(Step::Written, "frozen", false);
+    shop.enqueue("frozen");
+    shop.wait_held(&hold);
+    shop.freeze_node();
+    shop.let_go(hold);
+    shop.wait_for_rival();
+    shop.thaw();
+    shop.wait_applied("frozen");
+    shop.wait_quiet();
+    shop.is_applied_once("frozen");
+}
+
+/// The same, and it goes on too late: Postgres has ended its transaction, and the successor has done the work.
+#[test]
+fn a_frozen_node_that_goes_on_too_late_commits_nothing() {
+    let Some(mut shop) = Shop::open_with(2000) else { return };
+    let hold = shop.hold(Step::Written, "frozen", false);
+    shop.enqueue("frozen");
+    shop.wait_held(&hold);
+    shop.freeze_node();
+    shop.let_go(hold);
+    shop.wait_applied("frozen");
+    shop.thaw();
+    // The one that was frozen works again, on a job of its own or another's.
+    for job in ["next 1", "next 2", "next 3"] {
+        shop.enqueue(job);
+        shop.wait_applied(job);
+    }
+    shop.wait_quiet();
+    shop.is_applied_once("frozen");
+}
+
 /// One that never ends at a hold would prove nothing.
 #[test]
 fn a_hold_holds() {

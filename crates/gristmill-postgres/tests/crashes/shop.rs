@@ -64,6 +64,8 @@ pub(crate) enum Hold {
 /// Dropped in this order: the processes first.
 pub(crate) struct Shop {
     node: Process,
+    frozen: Vec<Process>,
+    idle_limit_ms: u64,
     relay: Process,
     node_proxy: Proxy,
     postgres_proxy: Proxy,
@@ -86,8 +88,9 @@ fn program() -> PathBuf {
     path
 }
 
-fn start(role: &str, redis: &str, postgres: &str) -> Process {
-    let arguments = [role, "--redis", redis, "--postgres", postgres, "--steps"];
+fn start(role: &str, redis: &str, postgres: &str, idle_limit_ms: u64) -> Process {
+    let idle = idle_limit_ms.to_string();
+    let arguments = [role, "--redis", redis, "--postgres", postgres, "--steps", "--idle-limit-ms", &idle];
     Process::spawn(program(), arguments, [("RUST_BACKTRACE", "0")]).unwrap()
 }
 
@@ -97,6 +100,11 @@ fn ready(process: &Process) {
 
 impl Shop {
     pub(crate) fn open() -> Option<Self> {
+        Self::open_with(60_000)
+    }
+
+    /// With another limit for idle transactions.
+    pub(crate) fn open_with(idle_limit_ms: u64) -> Option<Self> {
         let postgres = match Postgres::start() {
             Ok(postgres) => postgres,
             Err(error @ Error::MissingServer { .. }) => {
@@ -112,12 +120,29 @@ impl Shop {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let broker = runtime.block_on(async { Broker::connect(RedisConfig::new(redis.url())) });
         let postgres_proxy = Proxy::start(postgres.port()).unwrap();
-        let node = start("node", &redis.url_at(node_proxy.port()), &postgres.url_at(postgres_proxy.port()));
+        let node = start(
+            "node",
+            &redis.url_at(node_proxy.port()),
+            &postgres.url_at(postgres_proxy.port()),
+            idle_limit_ms,
+        );
         ready(&node);
         postgres.ask(TABLES).unwrap();
-        let relay = start("relay", &redis.url_at(relay_proxy.port()), &postgres.url());
+        let relay = start("relay", &redis.url_at(relay_proxy.port()), &postgres.url(), idle_limit_ms);
         ready(&relay);
-        Some(Self { node, relay, node_proxy, postgres_proxy, relay_proxy, redis, postgres, runtime, broker })
+        Some(Self {
+            node,
+            frozen: Vec::new(),
+            idle_limit_ms,
+            relay,
+            node_proxy,
+            postgres_proxy,
+            relay_proxy,
+            redis,
+            postgres,
+            runtime,
+            broker,
+        })
     }
 
     /// Before the job is enqueued.
@@ -173,11 +198,38 @@ impl Shop {
         }
     }
 
+    fn start_node(&self) -> Process {
+        let (redis, postgres) = (self.node_proxy.port(), self.postgres_proxy.port());
+        start("node", &self.redis.url_at(redis), &self.postgres.url_at(postgres), self.idle_limit_ms)
+    }
+
     pub(crate) fn kill_node(&mut self) {
         self.node.kill().unwrap();
-        let (redis, postgres) = (self.node_proxy.port(), self.postgres_proxy.port());
-        self.node = start("node", &self.redis.url_at(redis), &self.postgres.url_at(postgres));
         // Not waited for: what the job waits for may have to be let go first.
+        self.node = self.start_node();
+    }
+
+    /// SIGSTOP; another takes its place.
+    pub(crate) fn freeze_node(&mut self) {
+        self.node.pause().unwrap();
+        let next = self.start_node();
+        ready(&next);
+        self.frozen.push(std::mem::replace(&mut self.node, next));
+    }
+
+    pub(crate) fn thaw(&mut self) {
+        for node in &mut self.frozen {
+            node.resume().unwrap();
+        }
+    }
+
+    /// The successor's run waits for the inbox row of the frozen one.
+    pub(crate) fn wait_for_rival(&self) {
+        let waits = "select count(*) > 0 from pg_stat_activity
+             where wait_event_type = 'Lock' and query like 'insert into gristmill.inbox%'";
+        eventually(SOON, "a run that waits for the frozen one", || {
+            (self.postgres.ask(waits).unwrap() == "t").then_some(())
+        });
     }
 
     /// A commit that is held goes on, takes effect, and its answer is lost.
@@ -191,7 +243,8 @@ impl Shop {
 
     pub(crate) fn kill_relay(&mut self) {
         self.relay.kill().unwrap();
-        self.relay = start("relay", &self.redis.url_at(self.relay_proxy.port()), &self.postgres.url());
+        let redis = self.redis.url_at(self.relay_proxy.port());
+        self.relay = start("relay", &redis, &self.postgres.url(), self.idle_limit_ms);
     }
 
     pub(crate) fn kill_postgres(&mut self) {
@@ -212,7 +265,7 @@ impl Shop {
     pub(crate) fn changes(&self, job: &str) -> String {
         let sql = format!(
             "select stock, (select count(*) from label where sku = '{job}'),
-             (select count(*) from gristmill.inbox where job_id in ('{job}', 'label%20of%20{job}')),
+             (select count(*) from gristmill.inbox where replace(job_id, '%20', ' ') in ('{job}', 'label of {job}')),
              (select count(*) from gristmill.outbox where key = '{job}') from product where sku = '{job}'"
         );
         self.postgres.ask(&sql).unwrap_or_default()
