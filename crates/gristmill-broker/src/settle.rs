@@ -55,6 +55,10 @@ pub enum Verdict {
     },
     /// Acknowledged and deleted without effect, since its handler said so.
     Discard,
+    /// Acknowledged and deleted without effect: an earlier run of it had its effect, elsewhere than in Redis.
+    Duplicate,
+    /// Acknowledged and deleted without effect: its version is not newer than what is there, elsewhere than in Redis.
+    Stale,
     /// Kept as a dead letter.
     Dead {
         /// The letter's own id.
@@ -116,6 +120,8 @@ impl Settle {
             Verdict::Done { .. } => "done",
             Verdict::Retry { .. } => "retry",
             Verdict::Discard => "discard",
+            Verdict::Duplicate => "duplicate",
+            Verdict::Stale => "stale",
             Verdict::Dead { acknowledged: true, .. } => "bury",
             Verdict::Dead { .. } => "dead",
         };
@@ -144,7 +150,7 @@ impl Settle {
                 arguments.arg(*attempts).arg(millis(*delay)).arg(why.as_str());
                 arguments.arg(if *interrupted { "1" } else { "0" }).arg(history.as_ref());
             }
-            Verdict::Discard => {
+            Verdict::Discard | Verdict::Duplicate | Verdict::Stale => {
                 arguments.arg(marked);
             }
             Verdict::Dead { dead_id, at, body, hold, .. } => {

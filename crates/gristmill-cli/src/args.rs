@@ -8,6 +8,8 @@ use crate::dead::show::ShowArguments;
 use crate::explain::ExplainArguments;
 use crate::keys::KeysArguments;
 use crate::kinds::KindsArguments;
+#[cfg(feature = "postgres")]
+use crate::postgres::PostgresCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -95,11 +97,27 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Effects in Postgres: its tables, the relay of its outbox, the pruning of its inbox
+    #[cfg(feature = "postgres")]
+    #[command(subcommand)]
+    Postgres(PostgresCommand),
     /// The settings
     #[command(subcommand)]
     Config(ConfigCommand),
     /// A private Redis and a node, for trying things; both end with this command
     Dev(DevArguments),
+}
+
+impl Command {
+    /// Whether it runs until it is told to stop, and logs what it does.
+    pub(crate) fn serves(&self) -> bool {
+        match self {
+            Self::Node(_) | Self::Dev(_) => true,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(command) => matches!(command, PostgresCommand::Relay { .. }),
+            _ => false,
+        }
+    }
 }
 
 #[derive(Args)]

@@ -5,7 +5,7 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain.
-//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `dev`: a file per command, with a folder
+//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `postgres`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
@@ -27,6 +27,8 @@ mod kinds;
 pub mod logging;
 pub mod node;
 mod output;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queues;
 mod reason;
 pub mod settings;
@@ -65,7 +67,7 @@ pub fn main(registry: Registry) -> ExitCode {
 fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
     let layers = arguments.layers()?;
     let settings = Settings::load(&layers)?;
-    let serves = matches!(arguments.command, Command::Node(_) | Command::Dev(_));
+    let serves = arguments.command.serves();
     logging::start(&settings, !serves);
     match &arguments.command {
         Command::Node(_) => node::command(&settings, registry),
@@ -81,6 +83,8 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
+        #[cfg(feature = "postgres")]
+        Command::Postgres(command) => block_on(postgres::command(&settings, command)),
         Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),
     }
 }

@@ -117,6 +117,10 @@ pub enum Answer {
     Snoozed(Duration),
     /// Never, for this reason: done without effect.
     Discarded(String),
+    /// Its effect is there already, by an earlier run of the same id: done without effect.
+    Duplicate,
+    /// Its version is not newer than what is there: done without effect.
+    Stale(String),
     /// The look at an interrupted run found that its work was not done: the handler runs next, uncharged.
     RunAgain,
     /// Nobody knows whether its effect happened, for this reason: a dead letter `review`.

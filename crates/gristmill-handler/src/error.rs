@@ -32,6 +32,8 @@ enum Instead {
     Nothing,
     Snooze(Duration),
     Discard,
+    Duplicate,
+    Stale,
     Review,
 }
 
@@ -72,6 +74,17 @@ impl HandlerError {
         Self { instead: Instead::Discard, ..Self::permanent(reason) }
     }
 
+    /// Its effect is there already, by an earlier run of the same id: done without effect, counted as `duplicate`.
+    #[must_use]
+    pub fn duplicate() -> Self {
+        Self { instead: Instead::Duplicate, ..Self::permanent("an earlier run of this job had its effect") }
+    }
+
+    /// Its version is not newer than what is there: done without effect, counted as `stale`.
+    pub fn stale(reason: impl Into<Boxed>) -> Self {
+        Self { instead: Instead::Stale, ..Self::permanent(reason) }
+    }
+
     /// Nobody knows whether its effect happened: a dead letter `review` with this reason, for a person. For a call that
     /// was sent and never answered, where sending it again is worse than asking.
     pub fn review(reason: impl Into<Boxed>) -> Self {
@@ -91,12 +104,36 @@ impl HandlerError {
         self.class
     }
 
+    /// Whether it says [`HandlerError::stale`].
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        matches!(self.instead, Instead::Stale)
+    }
+
+    /// With the class that `classifier` knows for it or one of its sources, outermost first, unless it has one.
+    #[must_use]
+    pub fn classified_by(mut self, classifier: Classifier) -> Self {
+        if self.class == ErrorClass::Unknown {
+            self.class = self.known_to(&[classifier]);
+        }
+        self
+    }
+
+    fn known_to(&self, classifiers: &[Classifier]) -> ErrorClass {
+        self.sources()
+            .take(MAX_CHAIN)
+            .find_map(|error| classifiers.iter().find_map(|classifier| classifier(error)))
+            .unwrap_or(ErrorClass::Unknown)
+    }
+
     /// What the node hears.
     pub(crate) fn into_answer(self, classifiers: &[Classifier]) -> Answer {
         match self.instead {
             Instead::Nothing => Answer::Failed(self.into_failure(classifiers)),
             Instead::Snooze(wait) => Answer::Snoozed(wait),
             Instead::Discard => Answer::Discarded(self.chain().join(": ")),
+            Instead::Duplicate => Answer::Duplicate,
+            Instead::Stale => Answer::Stale(self.chain().join(": ")),
             Instead::Review => Answer::Review(self.chain().join(": ")),
         }
     }
@@ -104,11 +141,7 @@ impl HandlerError {
     /// What settle writes. An error without a class is shown to `classifiers`, outermost first.
     pub(crate) fn into_failure(self, classifiers: &[Classifier]) -> Failure {
         let class = match self.class {
-            ErrorClass::Unknown => self
-                .sources()
-                .take(MAX_CHAIN)
-                .find_map(|error| classifiers.iter().find_map(|classifier| classifier(error)))
-                .unwrap_or(ErrorClass::Unknown),
+            ErrorClass::Unknown => self.known_to(classifiers),
             said => said,
         };
         Failure { class, chain: self.chain(), retry_after: self.retry_after }
@@ -167,7 +200,7 @@ pub trait Classify: Error + Send + Sync + 'static {
 }
 
 /// Asks an error of unknown type for its class.
-pub(crate) type Classifier = fn(&(dyn Error + 'static)) -> Option<ErrorClass>;
+pub type Classifier = fn(&(dyn Error + 'static)) -> Option<ErrorClass>;
 
 pub(crate) fn classifier<E: Classify>(error: &(dyn Error + 'static)) -> Option<ErrorClass> {
     error.downcast_ref::<E>().map(Classify::class)

@@ -2,6 +2,7 @@
 
 use crate::context::Context;
 use crate::error::{Classifier, HandlerError};
+use crate::scope::Scope;
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -12,12 +13,26 @@ use std::sync::Arc;
     message = "`{Self}` cannot be an argument of a handler",
     note = "behind its payload a handler takes up to four of `State<S>`, `Context`, or types that implement `FromDelivery`"
 )]
-pub trait FromDelivery: Sized {
+pub trait FromDelivery: Sized + Send {
     /// Makes the argument for one run.
     ///
     /// # Errors
     /// Ends the run before the handler starts; the class says whether it is tried again.
     fn from_delivery(context: &Context, shared: &Shared) -> Result<Self, HandlerError>;
+
+    /// The same for an argument that must wait for something before the handler's first line, or that has something to do
+    /// after its answer, which it leaves in `scope`. What a node calls; by default [`FromDelivery::from_delivery`].
+    ///
+    /// # Errors
+    /// As [`FromDelivery::from_delivery`].
+    fn open(
+        context: &Context,
+        shared: &Shared,
+        scope: &mut Scope,
+    ) -> impl Future<Output = Result<Self, HandlerError>> + Send {
+        let _ = scope;
+        std::future::ready(Self::from_delivery(context, shared))
+    }
 
     /// Names what must be registered for it to work, so that a node refuses to start without it.
     fn needs(needs: &mut Needs) {

@@ -35,23 +35,36 @@ pub trait Handler<Args>: Send + Sync + 'static {
     fn run(self: Arc<Self>, context: Context, shared: Arc<Shared>) -> RunFuture;
 }
 
-/// The one boxed future of a run: `begin` makes the arguments and calls the user's function, `end` reads what it returned.
-pub(crate) fn run_user_code<Fut: Future + Send + 'static>(
-    context: Context,
-    shared: Arc<Shared>,
-    begin: impl FnOnce(&Context, &Shared) -> Result<Fut, HandlerError> + Send + 'static,
-    end: fn(Fut::Output) -> Result<Answer, HandlerError>,
-) -> RunFuture {
-    Box::pin(async move {
-        let begun = begin(&context, &shared);
-        drop(context); // a long run must not keep what its handler did not ask for
-        let ended = match begun {
-            Ok(future) => end(future.await),
-            Err(error) => Err(error),
-        };
-        ended.unwrap_or_else(|error| error.into_answer(shared.classifiers()))
-    })
+/// The one boxed future of a run: makes the arguments, calls the user's function, reads what it returned, and lets what the
+/// arguments left in the scope have the last word.
+macro_rules! run_user_code {
+    ($function:expr, $context:ident, $shared:ident, $Payload:ident, ($($Extractor:ident),*), $end:expr) => {
+        Box::pin(async move {
+            #[allow(unused_mut, reason = "nothing opens it where there are no extractors")]
+            let mut scope = $crate::scope::Scope::default();
+            let begun = $crate::handler::begin!($function, &$context, &$shared, &mut scope, $Payload, ($($Extractor),*));
+            drop($context); // a long run must not keep what its handler did not ask for
+            let ended: Result<Answer, HandlerError> = match begun {
+                Ok(future) => ($end)(future.await),
+                Err(error) => Err(error),
+            };
+            scope.close(ended).await.unwrap_or_else(|error| error.into_answer($shared.classifiers()))
+        })
+    };
 }
+
+/// The payload is decoded first: what cannot be read opens nothing.
+macro_rules! begin {
+    ($function:expr, $context:expr, $shared:expr, $scope:expr, $Payload:ident, ($($Extractor:ident),*)) => {
+        async {
+            let payload = $Payload::from_payload($context)?;
+            Ok::<_, HandlerError>($function(payload, $($Extractor::open($context, $shared, $scope).await?),*))
+        }
+        .await
+    };
+}
+
+pub(crate) use {begin, run_user_code};
 
 macro_rules! handlers_with {
     ($($Extractor:ident),*) => {
@@ -60,7 +73,7 @@ macro_rules! handlers_with {
             F: Fn(T, $($Extractor),*) -> Fut + Send + Sync + 'static,
             Fut: Future + Send + 'static,
             Fut::Output: IntoAnswer,
-            T: FromPayload,
+            T: FromPayload + Send,
             $($Extractor: FromDelivery,)*
         {
             #[allow(unused_variables)]
@@ -70,11 +83,9 @@ macro_rules! handlers_with {
 
             #[allow(unused_variables)]
             fn run(self: Arc<Self>, context: Context, shared: Arc<Shared>) -> RunFuture {
-                let begin = move |context: &Context, shared: &Shared| {
-                    let payload = T::from_payload(context)?;
-                    Ok(self(payload, $($Extractor::from_delivery(context, shared)?),*))
-                };
-                run_user_code(context, shared, begin, |answer| answer.into_result().map(Answer::Done))
+                run_user_code!(self, context, shared, T, ($($Extractor),*), |answer: Fut::Output| answer
+                    .into_result()
+                    .map(Answer::Done))
             }
         }
     };

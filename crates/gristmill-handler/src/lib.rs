@@ -7,6 +7,7 @@
 //! * [`handler`]: the async functions that are handlers, and what they may return.
 //! * [`payload`]: the first argument, typed or [`Raw`]; `nesting` refuses what would hurt a decoder.
 //! * [`extract`]: the other arguments ([`State`], [`Context`], your own).
+//! * [`scope`]: what an argument does after the handler's answer, such as to commit.
 //! * [`context`]: what a run may ask about itself.
 //! * [`cancellation`]: asking a run to stop, in two stages.
 //! * [`redelivery`]: what a kind says about runs that may have happened already.
@@ -31,11 +32,12 @@ pub mod payload;
 pub mod reconcile;
 pub mod redelivery;
 pub mod registry;
+pub mod scope;
 
 pub use cancellation::{Cancellation, Stage};
 pub use context::{Context, Headers};
 pub use delivery::{Answer, Delivery, Facts, RunFuture, Started};
-pub use error::{Classify, HandlerError, WithClass};
+pub use error::{Classifier, Classify, HandlerError, WithClass};
 pub use extract::{FromDelivery, Needs, Shared, State};
 pub use handler::{Handler, IntoAnswer};
 pub use options::KindOptions;
@@ -43,3 +45,4 @@ pub use payload::{FromPayload, Raw};
 pub use reconcile::{Look, Reconciled};
 pub use redelivery::{DeliverySemantics, KindDescription, Redelivery, Rule};
 pub use registry::{Registry, RegistryError, RegistryFault};
+pub use scope::{Close, Closing, Scope};

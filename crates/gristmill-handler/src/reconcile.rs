@@ -66,7 +66,7 @@ macro_rules! looks_with {
             F: Fn(T, $($Extractor),*) -> Fut + Send + Sync + 'static,
             Fut: Future<Output = Result<Reconciled, E>> + Send + 'static,
             E: Into<HandlerError>,
-            T: FromPayload,
+            T: FromPayload + Send,
             $($Extractor: FromDelivery,)*
         {
             #[allow(unused_variables)]
@@ -76,11 +76,9 @@ macro_rules! looks_with {
 
             #[allow(unused_variables)]
             fn look(self: Arc<Self>, context: Context, shared: Arc<Shared>) -> RunFuture {
-                let begin = move |context: &Context, shared: &Shared| {
-                    let payload = T::from_payload(context)?;
-                    Ok(self(payload, $($Extractor::from_delivery(context, shared)?),*))
-                };
-                run_user_code(context, shared, begin, |found| found.map(into_answer).map_err(Into::into))
+                run_user_code!(self, context, shared, T, ($($Extractor),*), |found: Result<Reconciled, E>| found
+                    .map(into_answer)
+                    .map_err(Into::into))
             }
         }
     };

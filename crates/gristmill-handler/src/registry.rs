@@ -2,7 +2,7 @@
 
 use crate::context::Context;
 use crate::delivery::{Answer, Delivery, Facts, RunFuture, Started};
-use crate::error::{Classify, capped, classifier};
+use crate::error::{Classifier, Classify, capped, classifier};
 use crate::extract::{Needs, Shared};
 use crate::handler::Handler;
 use crate::options::KindOptions;
@@ -63,8 +63,14 @@ impl Registry {
     /// Makes every error of type `E` say its class itself, also one that `?` turned into a `HandlerError`, or that is a
     /// source of another error. A class that was given at the place (`.transient()?`) stays.
     #[must_use]
-    pub fn classify<E: Classify>(mut self) -> Self {
-        Arc::make_mut(&mut Arc::make_mut(&mut self.0).shared).add_classifier(classifier::<E>);
+    pub fn classify<E: Classify>(self) -> Self {
+        self.classify_by(classifier::<E>)
+    }
+
+    /// The same by a function, for errors of another crate, which cannot implement [`Classify`] here.
+    #[must_use]
+    pub fn classify_by(mut self, classifier: Classifier) -> Self {
+        Arc::make_mut(&mut Arc::make_mut(&mut self.0).shared).add_classifier(classifier);
         self
     }
 

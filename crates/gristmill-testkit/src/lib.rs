@@ -9,6 +9,7 @@
 //! | module | for |
 //! |---|---|
 //! | [`server`] | a private Redis or Valkey: start, pause, kill, restart, roll back, TLS, ACL |
+//! | [`postgres`] | a private Postgres cluster: start, pause, kill, restart, ask |
 //! | [`process`] | any program with its lines captured: wait for a line, signal it, wait for its end |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, holds or diverts, *before or after* the server applied a call |
 //! | [`history`] | what handlers did, written by many processes, and the checker of promises over it |
@@ -35,6 +36,7 @@ pub mod deadline;
 pub mod error;
 pub mod guard;
 pub mod history;
+pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod seed;

@@ -11,10 +11,10 @@
 mod certificates;
 mod flavor;
 mod options;
-mod port;
+pub(crate) mod port;
 mod resp;
 mod running;
-mod snapshot;
+pub(crate) mod snapshot;
 mod startup;
 
 pub use flavor::Flavor;

@@ -30,7 +30,7 @@
 //! ```
 //!
 //! In reading order: what a job is ([`NewJob`], [`Effects`]), then [`Broker`], then [`Registry`], [`Context`], [`State`] and
-//! [`HandlerError`], for handlers that must not be repeated [`Redelivery`], then [`main`] and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
+//! [`HandlerError`], with the feature `postgres` `postgres::Tx`, for handlers that must not be repeated [`Redelivery`], then [`main`] and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
 
 pub use gristmill_job::{
     Backoff, ContentType, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind, Limits,
@@ -51,6 +51,9 @@ pub use gristmill_handler::{
     Headers, IntoAnswer, KindDescription, KindOptions, Look, Needs, Raw, Reconciled, Redelivery, Registry,
     RegistryError, RegistryFault, Shared, Stage, State, WithClass,
 };
+
+#[cfg(feature = "postgres")]
+pub use gristmill_postgres as postgres;
 
 #[cfg(feature = "worker")]
 pub use gristmill_node::{ConfigError, Counts, DrainReport, Node, NodeConfig, NodeError, QueueConfig};

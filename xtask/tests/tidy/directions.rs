@@ -24,9 +24,16 @@ const DIRECTIONS: &[(&str, May)] = &[
     // A handler runs without a broker: users test theirs with none.
     ("gristmill-handler", May::Only(&["gristmill-job"])),
     ("gristmill-node", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
+    ("gristmill-postgres", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     (
         "gristmill-cli",
-        May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler", "gristmill-node"]),
+        May::Only(&[
+            "gristmill-job",
+            "gristmill-broker",
+            "gristmill-handler",
+            "gristmill-node",
+            "gristmill-postgres",
+        ]),
     ),
     (
         "gristmill",
@@ -35,6 +42,7 @@ const DIRECTIONS: &[(&str, May)] = &[
             "gristmill-broker",
             "gristmill-handler",
             "gristmill-node",
+            "gristmill-postgres",
             "gristmill-cli",
         ]),
     ),

@@ -7,6 +7,7 @@
 --      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope)
 --      'retry' place turn attempts delay(ms) why interrupted history      the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
+--      'duplicate' | 'stale' place turn marked   done without effect, which is elsewhere than in Redis; the mark says so
 --      'dead'  place turn marked dead_id at(ms) hold('0'|'1') key body      hold: the key's lane waits for a person
 --      'bury'  the same, of a job that was acknowledged before its run
 -- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
@@ -146,6 +147,11 @@ local function write_discard(job)
   return 'discarded'
 end
 
+local function write_without(job)
+  leave_mark(job, job.verdict == 'duplicate' and 'applied' or 'stale', 'PX', window)
+  return job.verdict
+end
+
 local function write_dead(job)
   redis.call('ZCARD', KEYS[4]) -- First what may fail: a key of another type.
   redis.call('HLEN', KEYS[10])
@@ -172,6 +178,9 @@ while at <= #ARGV do
   elseif job.verdict == 'discard' then
     job.seen = take(1) == '1' and take_key()
     job.write = write_discard
+  elseif job.verdict == 'duplicate' or job.verdict == 'stale' then
+    job.seen = take(1) == '1' and take_key()
+    job.write = write_without
   else
     local mark
     mark, job.dead_id, job.at, job.hold, job.key, job.body = take(6)

@@ -102,6 +102,14 @@ impl Partition {
                 );
                 Settled::Discarded
             }
+            Verdict::Duplicate | Verdict::Stale => {
+                let (standing, settled) = match job.verdict {
+                    Verdict::Duplicate => (Standing::Applied, Settled::Duplicate),
+                    _ => (Standing::Stale, Settled::Stale),
+                };
+                self.leave_mark(job, standing, Some(now_ms.saturating_add(guard.seen_window_ms.max(1))));
+                settled
+            }
             Verdict::Dead { .. } => self.write_letter(job),
         };
         if self.returned.contains_key(&job.place) {

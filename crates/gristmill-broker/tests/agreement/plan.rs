@@ -216,6 +216,8 @@ pub(crate) enum Verdict {
     Done { version: u64, entity: Option<Option<u8>>, emits: usize },
     Retry { attempts: u32, delay: Span, why: Why, history: Vec<u8> },
     Discard,
+    Duplicate,
+    Stale,
     Dead { letter: u8, at_ms: u64, hold: bool, acknowledged: bool },
 }
 
@@ -358,7 +360,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
             .prop_map(|(version, entity, emits)| Verdict::Done { version, entity, emits }),
         3 => (0..5u32, span(), why(), vec(any::<u8>(), 0..6)).prop_map(
             |(attempts, delay, why, history)| Verdict::Retry { attempts, delay, why, history }),
-        1 => Just(Verdict::Discard),
+        1 => prop_oneof![Just(Verdict::Discard), Just(Verdict::Duplicate), Just(Verdict::Stale)],
         2 => (0..LETTERS, 0..3u64, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(
             |(letter, at_ms, hold, acknowledged)| Verdict::Dead { letter, at_ms, hold, acknowledged }),
     ]

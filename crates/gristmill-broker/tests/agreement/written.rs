@@ -108,6 +108,8 @@ impl Both {
                 history: history.clone().into(),
             },
             plan::Verdict::Discard => Verdict::Discard,
+            plan::Verdict::Duplicate => Verdict::Duplicate,
+            plan::Verdict::Stale => Verdict::Stale,
             plan::Verdict::Dead { letter, at_ms, hold, acknowledged } => Verdict::Dead {
                 dead_id: format!("letter{letter}"),
                 at: UnixMillis(*at_ms),

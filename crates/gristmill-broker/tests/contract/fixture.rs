@@ -386,7 +386,7 @@ pub(crate) fn ours(id: &str, key: &str) -> EncodedJob {
     EncodedJob { own_id: false, ..own(id, key) }
 }
 
-fn verdict_on(entry: &Entry, marked: bool, verdict: Verdict) -> Settle {
+pub(crate) fn verdict_on(entry: &Entry, marked: bool, verdict: Verdict) -> Settle {
     Settle {
         place: entry.place,
         turn: entry.state.turn(),

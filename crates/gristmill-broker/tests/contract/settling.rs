@@ -2,7 +2,7 @@
 
 use crate::fixture::*;
 use gristmill_broker::call::{Answer, Call};
-use gristmill_broker::{Epoch, Settled};
+use gristmill_broker::{Epoch, Settled, Verdict};
 
 #[test]
 fn every_word_of_settle() {
@@ -54,6 +54,27 @@ fn every_word_of_settle() {
         assert!(world.standing("2").await.starts_with("waiting "));
         assert_eq!(world.raw(&[b"GET", &world.keys.seen(b"5")]).as_str(), Some("discarded"));
         assert_eq!(world.enqueue(&[own("5", "k")]).await.len(), 1, "what was discarded may come again");
+    });
+}
+
+/// What had its effect elsewhere is acknowledged in one step like anything else, and its mark absorbs later copies.
+#[test]
+fn duplicate_and_stale_by_the_handlers_word_acknowledge_and_leave_marks() {
+    on_each(async |world| {
+        world.enqueue(&[own("1", "k"), own("2", "k"), ours("3", "k")]).await;
+        let mut a = world.acquire("a").await;
+        let e = world.claim(&mut a).await;
+        let verdicts = [(&e[0], Verdict::Duplicate), (&e[1], Verdict::Stale), (&e[1], Verdict::Stale)];
+        let batch = verdicts.map(|(entry, verdict)| verdict_on(entry, true, verdict)).to_vec();
+        let words = world.settle(&mut a, batch.clone()).await;
+        assert_eq!(words, [Settled::Duplicate, Settled::Stale, Settled::Gone]);
+        assert_eq!(world.length(), 1);
+        let fence = a.fence.clone();
+        let again = repeated(world.call_as(&fence, a.number, &Call::Settle(batch)).await);
+        assert_eq!(again, [Settled::Gone, Settled::Gone, Settled::Gone]);
+        for (id, standing) in [("1", "applied"), ("2", "stale")] {
+            assert_eq!(world.standing(id).await, standing, "id {id}");
+        }
     });
 }
 

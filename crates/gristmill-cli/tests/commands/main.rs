@@ -7,6 +7,7 @@
 //! * [`explain`]: where a job is and why it does not run;
 //! * [`keys`]: keys that wait, released and skipped, and `kinds`;
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
+//! * [`postgres`]: tables, relay, pruning;
 //! * [`node`]: start, signals, exit codes;
 //! * [`dev`]: a private server that leaves nothing behind.
 
@@ -20,4 +21,6 @@ mod fixture;
 mod keys;
 mod looking;
 mod node;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod replay;

@@ -11,4 +11,5 @@ mod fixture;
 mod payloads;
 mod redelivery;
 mod refusals;
+mod scope;
 mod worker;

@@ -110,6 +110,8 @@ impl Judge<'_> {
             // The caller starts it; put back at once where it cannot.
             Answer::RunAgain => self.wait(case, attempts, Duration::ZERO, Why::Nothing),
             Answer::Discarded(_) => Verdict::Discard,
+            Answer::Duplicate => Verdict::Duplicate,
+            Answer::Stale(_) => Verdict::Stale,
             Answer::Review(reason) => {
                 let failure = Failure::new(ErrorClass::Unknown, vec![reason]);
                 self.dead(case, attempts + 1, DeadReason::Review, &failure)
@@ -128,6 +130,8 @@ impl Judge<'_> {
                 says("a kind that is at_most_once has no effects: it was acknowledged before its run")
             }
             Answer::Discarded(_) => Verdict::Discard,
+            Answer::Duplicate => Verdict::Duplicate,
+            Answer::Stale(_) => Verdict::Stale,
             Answer::Snoozed(_) | Answer::RunAgain => {
                 says("a kind that is at_most_once cannot run again: it was acknowledged before its run")
             }

@@ -15,6 +15,8 @@ use std::{
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The first byte of a TLS handshake.
 const TLS_HANDSHAKE: u8 = 0x16;
+/// The first byte of a client of Postgres: the length of its first message, which is short.
+const POSTGRES: u8 = 0;
 /// Commands that make a connection what it is, and are repeated on a new upstream connection.
 const GREETINGS: [&[u8]; 5] = [b"AUTH", b"HELLO", b"SELECT", b"CLIENT", b"READONLY"];
 
@@ -77,7 +79,7 @@ fn read_client(shared: &Arc<Shared>, id: u64, mut client: TcpStream) {
     let mut chunk = vec![0; 64 * 1024];
     let mut raw = None;
     while let Ok(count @ 1..) = client.read(&mut chunk) {
-        let raw = *raw.get_or_insert(chunk[0] == TLS_HANDSHAKE);
+        let raw = *raw.get_or_insert(matches!(chunk[0], TLS_HANDSHAKE | POSTGRES));
         buffer.extend_from_slice(&chunk[..count]);
         let messages = if raw { vec![std::mem::take(&mut buffer)] } else { take_messages(&mut buffer) };
         shared.change(|state| {

@@ -46,7 +46,7 @@ pub(super) struct Connection {
     pub(super) upstream: TcpStream,
     /// Grows with every new upstream connection; a reader of an older one stops.
     pub(super) generation: u64,
-    /// TLS: bytes are passed on as they come.
+    /// TLS or Postgres: bytes are passed on as they come.
     pub(super) raw: bool,
     /// What the client said before its first real command, to be said again on a new upstream connection.
     pub(super) greeting: Vec<Vec<u8>>,

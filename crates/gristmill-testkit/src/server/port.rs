@@ -18,13 +18,13 @@ const TRIES: u32 = 200;
 
 /// A reserved port number.
 #[derive(Debug)]
-pub(super) struct Port {
+pub(crate) struct Port {
     number: u16,
     _held: UdpSocket,
 }
 
 impl Port {
-    pub(super) fn reserve() -> Result<Self, Error> {
+    pub(crate) fn reserve() -> Result<Self, Error> {
         let mut rng = SplitMix64::new(RandomState::new().build_hasher().finish());
         let mut last = io::Error::from(io::ErrorKind::AddrInUse);
         for _ in 0..TRIES {
@@ -44,7 +44,7 @@ impl Port {
         Err(Error::Io { what: format!("no free port on 127.0.0.1 in {TRIES} tries"), source: last })
     }
 
-    pub(super) fn number(&self) -> u16 {
+    pub(crate) fn number(&self) -> u16 {
         self.number
     }
 }

@@ -67,12 +67,12 @@ fn copy(from: &Path, to: &Path) -> Result<(), Error> {
 
 /// A directory that is removed on drop.
 #[derive(Debug)]
-pub(super) struct TempDir {
+pub(crate) struct TempDir {
     path: PathBuf,
 }
 
 impl TempDir {
-    pub(super) fn new(purpose: &str) -> Result<Self, Error> {
+    pub(crate) fn new(purpose: &str) -> Result<Self, Error> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl TempDir {
         }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }

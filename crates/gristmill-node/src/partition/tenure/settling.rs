@@ -212,7 +212,14 @@ impl Tenure {
                     self.to_settle.push(Settling { lane, entry, settle: settle.clone(), acknowledges: slot });
                     continue;
                 }
-                (Settled::Gone, Verdict::Done { .. } | Verdict::Discard | Verdict::Dead { .. }) if !first => {
+                (
+                    Settled::Gone,
+                    Verdict::Done { .. }
+                    | Verdict::Discard
+                    | Verdict::Duplicate
+                    | Verdict::Stale
+                    | Verdict::Dead { .. },
+                ) if !first => {
                     self.outbox.news();
                     if holds {
                         self.holds(sent.number, &entry, now);
