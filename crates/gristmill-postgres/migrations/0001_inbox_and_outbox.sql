@@ -25,11 +25,11 @@ create table gristmill.outbox (
     -- The number of the entity's state; strictly newer wins.
     version         bigint not null default 0 check (version >= 0),
     -- Either this, which the job gets as it is written here, …
-    payload         json,
+    payload         json check (octet_length(payload::text) <= 1048576),
     -- … or this.
-    payload_msgpack bytea,
+    payload_msgpack bytea check (octet_length(payload_msgpack) <= 1048576),
     -- An object whose values are text.
-    headers         json,
+    headers         json check (octet_length(headers::text) <= 65536),
     max_attempts    integer check (max_attempts > 0),
     at              timestamptz not null default now(),
     -- The order of rows of one key.

@@ -21,7 +21,8 @@ fn migrator() -> Migrator {
 }
 
 /// Makes or updates the tables, each migration in a transaction of its own. Safe to repeat, also by several at once: they
-/// wait for each other. Needs the right to create a schema in the database, the first time.
+/// wait for each other. Needs the right to create a schema in the database, also when it is there; who only works with the
+/// tables needs less (`docs/POSTGRES.md`).
 ///
 /// # Errors
 /// [`MigrateError`]; also where the database was migrated by a newer release than this.

@@ -16,6 +16,7 @@ pub(crate) mod row;
 
 use crate::database::Database;
 use crate::inbox::{self, PruneError};
+use futures_util::TryStreamExt;
 use gristmill_broker::{Broker, EnqueueError};
 use gristmill_job::{JobLimits, NewJob, QueueName, UnixMillis};
 use row::{Columns, Row};
@@ -29,8 +30,10 @@ use tokio::time::Instant;
 
 /// The channel on which the outbox's trigger rings.
 const CHANNEL: &str = "gristmill_outbox";
-/// Rows of one transaction.
+/// Rows of one transaction, at most.
 const BATCH: i64 = 200;
+/// Bytes of payloads of one transaction, after which it takes no more rows.
+const BATCH_BYTES: usize = 8 << 20;
 /// Between two tries after an error; up to half more by the dice, so that relays do not march in step.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks for rows of the inbox that are old enough.
@@ -213,10 +216,7 @@ impl Relay {
             if !lock.fetch_one(&mut *transaction).await? {
                 return Ok(transaction.rollback().await?);
             }
-            let read = sqlx::query_as::<_, Columns>(READ).bind(queue).bind(lane).bind(BATCH);
-            let rows: Vec<Row> =
-                read.fetch_all(&mut *transaction).await?.into_iter().map(Row::from).collect();
-            let last = rows.len() < BATCH as usize;
+            let (rows, more) = read(&mut transaction, queue, lane).await?;
             let mut jobs = Vec::with_capacity(rows.len());
             for row in &rows {
                 match self.job(row) {
@@ -230,8 +230,8 @@ impl Relay {
             self.counters.relayed.fetch_add(accepted.len() as u64, Ordering::Relaxed);
             match failed {
                 Some(error) => return Err(error.into()),
-                None if last => return Ok(()),
-                None => {}
+                None if more => {}
+                None => return Ok(()),
             }
         }
     }
@@ -300,4 +300,25 @@ impl Relay {
         }
         (accepted, failed)
     }
+}
+
+/// The oldest rows of a lane, and whether there may be more.
+async fn read(
+    transaction: &mut Transaction<'static, Postgres>,
+    queue: &str,
+    lane: i16,
+) -> Result<(Vec<Row>, bool), sqlx::Error> {
+    let query = sqlx::query_as::<_, Columns>(READ).bind(queue).bind(lane).bind(BATCH);
+    let mut found = query.fetch(&mut **transaction);
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    while let Some(columns) = found.try_next().await? {
+        let row = Row::from(columns);
+        bytes += row.payload_bytes();
+        rows.push(row);
+        if bytes >= BATCH_BYTES {
+            return Ok((rows, true));
+        }
+    }
+    let more = rows.len() >= BATCH as usize;
+    Ok((rows, more))
 }

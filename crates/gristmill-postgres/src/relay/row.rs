@@ -29,6 +29,11 @@ impl From<Columns> for Row {
 }
 
 impl Row {
+    pub(crate) fn payload_bytes(&self) -> usize {
+        let json = self.json.as_ref().map_or(0, String::len);
+        json + self.msgpack.as_ref().map_or(0, Vec::len)
+    }
+
     /// The job, or why there is none: what was expected, what came. The payload is not shown.
     pub(crate) fn job(&self) -> Result<NewJob, String> {
         let (payload, content_type) = match (&self.json, &self.msgpack) {

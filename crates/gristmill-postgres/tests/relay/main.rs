@@ -217,7 +217,7 @@ fn a_row_that_is_no_job_stays_with_its_reason_and_one_without_a_queue_waits_for_
         world.ask(
             "insert into gristmill.outbox (queue, kind, key, version, payload, headers) values
              ('work', 'note', 'a', 1, '{\"b\": 1,  \"a\": 2}', '{\"h\": \"!\"}'),
-             ('work', 'note', 'a', 2, to_json(repeat('x', 2000000)), null),
+             ('work', 'note', 'a', 2, to_json(repeat('x', 1048574)), null),
              ('later', 'note', 'a', 3, '3', null),
              ('work', 'note', 'a', 4, '4', '[]'),
              ('work', 'note', 'a', 5, '5', null)",
@@ -233,6 +233,8 @@ fn a_row_that_is_no_job_stays_with_its_reason_and_one_without_a_queue_waits_for_
         world.wait_empty();
         assert_eq!(world.ask("select count(*) from gristmill.outbox"), "2");
         assert_eq!((relay.counts().relayed, relay.counts().refused), (3, 2));
+        let large = "insert into gristmill.outbox (queue, kind, key, payload) select 'q', 'k', 'a', to_json(repeat('x', 1048575))";
+        assert!(world.postgres.ask(large).unwrap_err().to_string().contains("violates check constraint"));
         for bad in ["'Q', 'note', 'a'", "'q', 'a b', 'a'", "'q', '', 'a'", "'q', 'note', ''"] {
             let sql = format!("insert into gristmill.outbox (queue, kind, key, payload) values ({bad}, '1')");
             let refused = world.postgres.ask(&sql).unwrap_err().to_string();
@@ -280,6 +282,25 @@ fn rows_of_a_full_partition_wait_in_order_and_hold_up_no_other() {
         for versions in world.seen.lock().unwrap().values() {
             assert!(versions.iter().map(|(version, _)| *version).eq(1..=10), "{versions:?}");
         }
+        running.abort();
+        node.drain(std::future::pending()).await;
+    });
+}
+
+/// More than a transaction takes, by bytes: 40 MB of one key, in order.
+#[test]
+fn large_rows_go_in_several_transactions_and_in_order() {
+    on_both(|world| async move {
+        world.create("work").await;
+        let node = world.node().await;
+        world.ask(
+            "insert into gristmill.outbox (queue, kind, key, version, payload)
+             select 'work', 'note', 'k', n, to_json(repeat('x', 1000000)) from generate_series(1, 40) n",
+        );
+        let relay = world.relay();
+        let running = tokio::spawn(async move { relay.run(std::future::pending()).await });
+        tokio::task::block_in_place(|| eventually(SOON, "all", || (world.count() == 40).then_some(())));
+        assert!(world.seen.lock().unwrap()["k"].iter().map(|seen| seen.0).eq(1..=40));
         running.abort();
         node.drain(std::future::pending()).await;
     });

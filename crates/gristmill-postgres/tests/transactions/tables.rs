@@ -1,11 +1,16 @@
 //! Migrations, pruning, and the table of the docs.
 
-use crate::world::on_postgres;
-use gristmill_job::ErrorClass;
+use crate::world::{delivery, on_postgres, run, word};
+use gristmill_handler::{HandlerError, Registry, WithClass};
+use gristmill_job::{ErrorClass, NewJob, QueueName};
 use gristmill_postgres::classes::{SQLSTATES, of_sqlstate};
 use gristmill_postgres::inbox::{PruneError, SHORTEST_AGE};
-use gristmill_postgres::{migrate, prune};
+use gristmill_postgres::{Database, Tx, migrate, prune, sqlx};
 use std::time::Duration;
+
+fn docs() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/POSTGRES.md")).unwrap()
+}
 
 #[test]
 fn migrations_may_be_repeated_by_several_at_once_and_stay_out_of_the_way() {
@@ -26,6 +31,38 @@ fn migrations_may_be_repeated_by_several_at_once_and_stay_out_of_the_way() {
         assert!(changed.contains("modified"), "{changed}");
         world.ask("drop schema gristmill cascade");
         migrate(world.database.pool()).await.unwrap();
+    });
+}
+
+/// The grants of the docs are enough, and they are what the docs say.
+#[test]
+fn handlers_and_writers_need_no_more_rights_than_the_docs_grant() {
+    async fn emits(_: i64, mut tx: Tx) -> Result<(), HandlerError> {
+        let job = NewJob::new("label", "k", &1).permanent()?;
+        tx.emit(&QueueName::new("labels").permanent()?, job).await?;
+        Ok(())
+    }
+    on_postgres(|world| async move {
+        let docs = docs();
+        let grants: String =
+            docs.lines().filter(|line| line.starts_with("grant ")).collect::<Vec<_>>().join("\n");
+        assert_eq!(grants.lines().count(), 5);
+        world.ask("create role shop login; create role producer login; create role relay login");
+        world.ask(&grants);
+        let of = |role: &str| {
+            Database::new(&world.postgres.url().replace("user=postgres", &format!("user={role}")))
+        };
+        let registry = Registry::new().state(of("shop").unwrap()).kind("price", emits);
+        assert_eq!(word(run(&registry, delivery("a", "k", 1, 1)).await), "done");
+        assert_eq!(word(run(&registry, delivery("a", "k", 1, 1)).await), "duplicate");
+        let producer = of("producer").unwrap();
+        let insert = "insert into gristmill.outbox (queue, kind, key, payload) values ('q', 'k', 'k', '1')";
+        sqlx::query(insert).execute(producer.pool()).await.unwrap();
+        assert!(sqlx::query("select * from gristmill.outbox").execute(producer.pool()).await.is_err());
+        assert_eq!(prune(of("relay").unwrap().pool(), SHORTEST_AGE).await.unwrap(), 0);
+        let delete = "delete from gristmill.outbox where seq = any(array(select seq from gristmill.outbox))";
+        let relay = of("relay").unwrap();
+        assert_eq!(sqlx::query(delete).execute(relay.pool()).await.unwrap().rows_affected(), 2);
     });
 }
 
@@ -69,8 +106,7 @@ fn the_longest_sqlstate_that_fits_counts() {
 
 #[test]
 fn the_docs_have_the_same_table() {
-    let docs =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/POSTGRES.md")).unwrap();
+    let docs = docs();
     for (code, class, meaning) in SQLSTATES {
         let line = format!("| `{code}` | {meaning} | {} |", class.as_str());
         assert!(docs.contains(&line), "docs/POSTGRES.md lacks this line:\n{line}");
