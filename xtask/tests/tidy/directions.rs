@@ -24,9 +24,17 @@ const DIRECTIONS: &[(&str, May)] = &[
     // A handler runs without a broker: users test theirs with none.
     ("gristmill-handler", May::Only(&["gristmill-job"])),
     ("gristmill-node", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
+    // Handlers like any other, whoever runs them.
+    ("gristmill-remote", May::Only(&["gristmill-job", "gristmill-handler"])),
     (
         "gristmill-cli",
-        May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler", "gristmill-node"]),
+        May::Only(&[
+            "gristmill-job",
+            "gristmill-broker",
+            "gristmill-handler",
+            "gristmill-node",
+            "gristmill-remote",
+        ]),
     ),
     (
         "gristmill",
