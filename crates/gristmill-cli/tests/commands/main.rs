@@ -8,6 +8,7 @@
 //! * [`keys`]: keys that wait, released and skipped, and `kinds`;
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
 //! * [`node`]: start, signals, exit codes;
+//! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
@@ -20,4 +21,5 @@ mod fixture;
 mod keys;
 mod looking;
 mod node;
+mod others;
 mod replay;
