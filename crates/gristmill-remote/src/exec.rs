@@ -25,10 +25,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 use tail::Tail;
 use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
+use tokio::process::{ChildStderr, Command};
 use tokio::time::{Instant, sleep_until};
 
 /// How much of standard error is kept; an error of a dead letter has about so much room.
@@ -42,6 +43,7 @@ pub(crate) struct Exec {
     arguments: Vec<String>,
     folder: Option<PathBuf>,
     exit: ExitTable,
+    kind: Arc<str>,
     pub(crate) max_answer_bytes: usize,
 }
 
@@ -63,7 +65,7 @@ pub(crate) enum Act {
 }
 
 impl Exec {
-    pub(crate) fn new(config: &ExecConfig, max_answer_bytes: usize) -> Result<Self, Wrong> {
+    pub(crate) fn new(config: &ExecConfig, kind: &str, max_answer_bytes: usize) -> Result<Self, Wrong> {
         let Some((program, arguments)) =
             config.command.split_first().filter(|(program, _)| !program.is_empty())
         else {
@@ -84,6 +86,7 @@ impl Exec {
             arguments: arguments.to_vec(),
             folder: config.folder.clone(),
             exit: config.exit.clone(),
+            kind: kind.into(),
             max_answer_bytes,
         })
     }
@@ -98,7 +101,7 @@ impl Exec {
         }
         let (mut group, streams) = self.start(command)?;
         let Streams { mut stdin, stdout, stderr } = streams;
-        let (stdout, stderr) = (Tail::of(stdout, self.max_answer_bytes), Tail::of(stderr, STDERR_BYTES));
+        let (stdout, stderr) = (Tail::of(stdout, self.max_answer_bytes, None), self.stderr(stderr));
         let payload = job.payload.clone();
         // A command may end without reading all of it.
         let feeding = tokio::spawn(async move { drop(stdin.write_all(&payload).await) });
@@ -151,6 +154,11 @@ impl Exec {
                 Said::new(format!("cannot start {}", self.name())).because(error.to_string()),
             )
         })
+    }
+
+    /// The end of what it says on standard error, for an error; all of it is logged at level debug.
+    pub(crate) fn stderr(&self, stream: ChildStderr) -> Tail {
+        Tail::of(stream, STDERR_BYTES, Some(Arc::clone(&self.kind)))
     }
 
     /// What the end of a process means; nothing where it ended well.

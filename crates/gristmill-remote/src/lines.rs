@@ -24,8 +24,6 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
 
-/// How much of standard error is kept.
-const STDERR_BYTES: usize = 1000;
 /// How long a process may take to leave once its standard input is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -104,9 +102,10 @@ impl Lines {
         match exchanged {
             Ok(()) => match answer::line(&answer, &id) {
                 Ok(answer) => {
-                    // One that was asked to end is about to.
-                    if patience.asked == Asked::No {
-                        self.idle().push(process);
+                    match patience.asked {
+                        Asked::No => self.idle().push(process),
+                        // It is about to; nobody waits for that.
+                        Asked::Limit | Asked::Drain => drop(tokio::spawn(farewell(process))),
                     }
                     answer
                 }
@@ -154,7 +153,7 @@ impl Lines {
 
     fn start(&self) -> Result<Process, HandlerError> {
         let (group, Streams { stdin, stdout, stderr }) = self.exec.start(self.exec.command())?;
-        Ok(Process { group, stdin, stdout: BufReader::new(stdout), stderr: Tail::of(stderr, STDERR_BYTES) })
+        Ok(Process { group, stdin, stdout: BufReader::new(stdout), stderr: self.exec.stderr(stderr) })
     }
 
     /// One that lives; those that ended while they were idle are dropped.

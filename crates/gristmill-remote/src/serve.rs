@@ -63,11 +63,12 @@ impl Remote {
         for served in self.0.iter() {
             let kind: &'static str = Box::leak(served.config.kind.clone().into_boxed_str());
             let served = Arc::clone(served);
-            // No limits of the node's own: they would count the wait for a place, too.
-            let options = match served.config.review {
-                true => KindOptions::new().review(),
-                false => KindOptions::new(),
-            };
+            let Limits { soft, hard } = served.config.limits;
+            // Those of the node would count the wait for a place, too.
+            let mut options = KindOptions::new().keeps_limits(soft, hard);
+            if served.config.review {
+                options = options.review();
+            }
             registry = registry.kind_with(kind, options, move |payload: Raw, context: Context| {
                 let served = Arc::clone(&served);
                 async move { served.run(payload, context).await }
@@ -107,7 +108,7 @@ impl Served {
         let side = match &config.way {
             Way::Http(http) => Side::Http(Box::new(Http::new(http, config.max_answer_bytes).map_err(fault)?)),
             Way::Exec(exec) => {
-                let once = Exec::new(exec, config.max_answer_bytes).map_err(fault)?;
+                let once = Exec::new(exec, &config.kind, config.max_answer_bytes).map_err(fault)?;
                 match exec.form {
                     Form::Once => Side::Exec(once),
                     Form::Lines => Side::Lines(Lines::new(once)),

@@ -250,3 +250,79 @@ fn settings_that_cannot_be_are_refused_with_what_was_expected() {
         assert!(said.contains(expected) && said.contains("node.toml)"), "{settings}: {said}");
     }
 }
+
+#[test]
+fn a_drain_ends_a_command_and_hands_its_job_back() {
+    let fixture = Fixture::new();
+    let pids = fixture.file("pids", b"").display().to_string();
+    for form in ["once", "lines"] {
+        let settings = format!(
+            "[drain]\nwindow_ms = 400\ngrace_ms = 3000\n[kinds.\"price.changed\"]\nexec_form = \"{form}\"\n\
+             exec = [\"sh\", \"-c\", \"echo $$ >>{pids}; sleep 60\"]\n"
+        );
+        let mut node = node(&fixture, &settings);
+        enqueue(&fixture, &[(form, form, 1, "1")]);
+        let pid = eventually(SOON, "it runs", || {
+            let pids = std::fs::read_to_string(&pids).unwrap();
+            pids.lines().last().filter(|_| pids.ends_with('\n')).map(str::to_owned)
+        });
+        node.terminate().unwrap();
+        assert_eq!(node.wait(SOON).unwrap().code(), Some(0), "{}", node.stderr_tail());
+        let said = out(&node);
+        assert!(said[0].starts_with("drained: finished=0 handed_back=1 abandoned=0"), "{said:?}");
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "it ended before its node");
+        std::fs::write(&pids, "").unwrap();
+        let told = fixture.run(&format!("explain {form}")).out;
+        assert!(told.contains("handed it back") && !told.contains("attempt"), "nothing is charged: {told}");
+        fixture.server.command(&[b"FLUSHALL"]).unwrap();
+    }
+}
+
+#[test]
+fn after_a_kill_the_job_runs_again_elsewhere_under_the_same_idempotency_key() {
+    let fixture = Fixture::new();
+    let seen = fixture.file("seen", b"").display().to_string();
+    let script = format!(
+        "echo $$ $GRISTMILL_IDEMPOTENCY_KEY $GRISTMILL_RECOVERED $GRISTMILL_ATTEMPT >>{seen}; \
+         [ $GRISTMILL_RECOVERED = true ] || exec sleep 60"
+    );
+    let settings = format!("[kinds.\"price.changed\"]\nexec = [\"sh\", \"-c\", \"{script}\"]\n");
+    let lines = |count: usize| {
+        eventually(SOON, "it runs", || {
+            let lines: Vec<String> =
+                std::fs::read_to_string(&seen).unwrap().lines().map(str::to_owned).collect();
+            (lines.len() == count).then_some(lines)
+        })
+    };
+    let mut first = node(&fixture, &settings);
+    enqueue(&fixture, &[("e1", "k", 1, "1")]);
+    let before = lines(1);
+    first.kill().unwrap();
+    // As is documented: the command itself goes on, and nobody is left who would end it.
+    let pid: u32 = before[0].split(' ').next().unwrap().parse().unwrap();
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    let second = node(&fixture, &settings);
+    let after = lines(2);
+    assert!(before[0].ends_with(" q:e1 false 1"), "{before:?}");
+    assert!(after[1].ends_with(" q:e1 true 1"), "{after:?}");
+    eventually(SOON, "it is done", || fixture.run("explain e1").out.contains("done").then_some(()));
+    drain(second);
+    ProcessOptions::new("kill").args(["-9", &format!("{pid}")]).spawn().unwrap().wait(SOON).unwrap();
+}
+
+#[test]
+fn what_a_command_says_on_standard_error_is_in_the_log_where_that_was_asked_for() {
+    let fixture = Fixture::new();
+    let kind = "[kinds.\"price.changed\"]\nexec = [\"sh\", \"-c\", \"echo rendering $GRISTMILL_ID >&2\"]\n";
+    let quiet = node(&fixture, kind);
+    enqueue(&fixture, &[("e1", "k", 1, "1")]);
+    eventually(SOON, "it is done", || fixture.run("explain e1").out.contains("done").then_some(()));
+    assert!(quiet.lines().iter().all(|line| !line.text.contains("rendering")));
+    drain(quiet);
+    let talking = node(&fixture, &format!("{kind}[log]\nlevel = \"info,gristmill_remote=debug\"\n"));
+    enqueue(&fixture, &[("e2", "k", 2, "1")]);
+    talking
+        .wait_line(|line| line.text.contains("rendering e2") && line.text.contains("price.changed"), SOON)
+        .unwrap();
+    drain(talking);
+}

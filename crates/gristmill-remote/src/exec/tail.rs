@@ -9,6 +9,9 @@ use tokio::task::JoinHandle;
 /// How long the end of a stream is waited for after its process has ended: who left the process group may hold it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How much of a line is logged.
+const LINE_BYTES: usize = 2000;
+
 pub(crate) struct Tail {
     kept: Arc<Mutex<Kept>>,
     reading: JoinHandle<()>,
@@ -22,13 +25,22 @@ struct Kept {
 }
 
 impl Tail {
-    /// Reads `stream` to its end and keeps its last `limit` bytes.
-    pub(crate) fn of(mut stream: impl AsyncRead + Unpin + Send + 'static, limit: usize) -> Self {
+    /// Reads `stream` to its end and keeps its last `limit` bytes. Each line is logged at level debug where that is
+    /// wanted, under the kind it is for.
+    pub(crate) fn of(
+        mut stream: impl AsyncRead + Unpin + Send + 'static,
+        limit: usize,
+        logged: Option<Arc<str>>,
+    ) -> Self {
         let kept = Arc::new(Mutex::new(Kept::default()));
         let shared = Arc::clone(&kept);
+        let mut log = logged.filter(|_| tracing::enabled!(tracing::Level::DEBUG)).map(Log::new);
         let reading = tokio::spawn(async move {
             let mut buffer = [0; 8192];
             while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                if let Some(log) = &mut log {
+                    log.take(&buffer[..count]);
+                }
                 let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 kept.bytes.extend(&buffer[..count]);
                 let over = kept.bytes.len().saturating_sub(limit);
@@ -53,6 +65,31 @@ impl Drop for Tail {
     }
 }
 
+/// Lines on their way to the log.
+struct Log {
+    kind: Arc<str>,
+    line: Vec<u8>,
+}
+
+impl Log {
+    fn new(kind: Arc<str>) -> Self {
+        Self { kind, line: Vec::new() }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            match byte {
+                b'\n' => {
+                    tracing::debug!(kind = &*self.kind, "{}", String::from_utf8_lossy(&self.line));
+                    self.line.clear();
+                }
+                _ if self.line.len() < LINE_BYTES => self.line.push(*byte),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// The last bytes as text for an error: whole characters, and whole lines where there are several.
 pub(crate) fn text((bytes, cut): (Vec<u8>, bool)) -> String {
     let text = String::from_utf8_lossy(&bytes);
@@ -71,9 +108,9 @@ mod tests {
     #[tokio::test]
     async fn the_end_is_kept_and_the_rest_is_read() {
         let whole: Vec<u8> = (0..100_000u32).map(|n| b"0123456789"[n as usize % 10]).collect();
-        let (kept, cut) = Tail::of(std::io::Cursor::new(whole.clone()), 15).end().await;
+        let (kept, cut) = Tail::of(std::io::Cursor::new(whole.clone()), 15, None).end().await;
         assert_eq!((kept.as_slice(), cut), (&whole[whole.len() - 15..], true));
-        assert_eq!(Tail::of(&b"all"[..], 15).end().await, (b"all".to_vec(), false));
+        assert_eq!(Tail::of(&b"all"[..], 15, None).end().await, (b"all".to_vec(), false));
     }
 
     #[test]

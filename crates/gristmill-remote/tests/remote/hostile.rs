@@ -143,3 +143,24 @@ async fn a_payload_that_nobody_reads_ends_at_the_hard_limit() {
     let (answer, _connection) = tokio::join!(run, async { listener.accept().await.unwrap() });
     assert_eq!(told(&answer).0, "timeout");
 }
+
+#[tokio::test]
+async fn an_answer_to_a_payload_that_is_not_read_to_its_end_counts() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let kind = Kind::new(at(&format!("http://{}/", listener.local_addr().unwrap())));
+    let sent = job(&format!("\"{}\"", "x".repeat(900_000)));
+    let (run, _) = kind.start(&sent);
+    let site = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 100]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 413 X\r\nContent-Length: 9\r\n\r\ntoo large").await.unwrap();
+        stream
+    };
+    let (answer, _connection) = tokio::join!(run, site);
+    let (outcome, text) = told(&answer);
+    assert!(
+        outcome == "permanent" && text.ends_with("answered 413 Payload Too Large: too large"),
+        "{outcome} {text}"
+    );
+}

@@ -353,6 +353,22 @@ async fn settings_that_cannot_be_are_refused_with_what_was_expected() {
 }
 
 #[test]
+fn people_are_told_of_its_limits_and_of_what_becomes_of_interrupted_runs() {
+    use gristmill_handler::{Redelivery, Registry};
+    let limits = Limits { soft: Some(ms(5)), hard: ms(7) };
+    let told = |review: bool| {
+        let config = KindConfig { limits, review, ..at("http://h/") };
+        Remote::new(vec![config]).unwrap().add_to(Registry::new()).describe()
+    };
+    let kind = &told(false)[0];
+    assert_eq!(
+        (kind.kind.as_str(), kind.soft_limit_ms, kind.hard_limit_ms),
+        ("price.changed", Some(5), Some(7))
+    );
+    assert_eq!((kind.redelivery, told(true)[0].redelivery), (Redelivery::Rerun, Redelivery::Review));
+}
+
+#[test]
 fn no_secret_is_shown() {
     let mut config = http("http://h/");
     (config.token, config.secrets) = (Some("hunter2".into()), vec![b"hunter2hunter2hunter2".to_vec()]);

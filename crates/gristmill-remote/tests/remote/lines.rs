@@ -153,13 +153,20 @@ async fn limits_hold_for_each_job() {
 
     // Asked to end, it answers first and leaves; the next has a new one.
     let folder = Folder::new("tidy");
+    let left = folder.path("left");
     let tidy = format!(
-        "stop=; trap 'stop=1' TERM; case $line in *slow*) sleep 60 & wait;; esac; {DONE}; [ -z \"$stop\" ] || exit 0"
+        "stop=; trap 'stop=1' TERM; case $line in *slow*) sleep 60 & wait;; esac; {DONE}; [ -z \"$stop\" ] || {{ sleep 0.3; echo left >>{left}; exit 0; }}"
     );
     let kind = Kind::new(within(Some(200), 15_000, loop_of(&folder, &tidy)));
     assert_eq!(told(&kind.run(&job("\"slow\"")).await).0, "done");
     assert_eq!(kind.ask().await.0, "done");
-    assert_eq!(folder.lines("pids", 2).await.len(), 2);
+    let pids = folder.lines("pids", 2).await;
+    assert_eq!(
+        (pids.len(), folder.lines("left", 1).await),
+        (2, vec!["left".to_owned()]),
+        "it had its time to leave"
+    );
+    all_gone(&pids[..1]).await;
 }
 
 #[tokio::test]
