@@ -145,6 +145,35 @@ fn a_handler_in_python_serves_a_kind_over_http_and_each_job_takes_effect_once() 
 }
 
 #[test]
+fn the_handler_in_python_refuses_signatures_that_are_wrong_or_old() {
+    let Some(example) = example("price_http.py") else { return };
+    let fixture = Fixture::new();
+    let script = r#"
+import base64, hashlib, hmac, sys, time
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv[1])
+from price_http import is_ours
+secret, body, now = b"a secret of this test alone", b'{"a":1}', int(time.time())
+def signed(at, body=body, secret=secret, id="q:1"):
+    mac = hmac.new(secret, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
+    return {"Webhook-Id": "q:1", "Webhook-Timestamp": str(at), "Webhook-Signature": "v1," + base64.b64encode(mac).decode()}
+both = signed(now)
+both["Webhook-Signature"] = "v1,AAAA " + both["Webhook-Signature"]
+none = dict.fromkeys(both)
+for fine in (signed(now), signed(now - 200), both):
+    assert is_ours(secret, fine, body), fine
+for bad in (signed(now - 400), signed(now + 400), signed(now, b"other"), signed(now, secret=b"other"), signed(now, id="q:2"),
+            none, {**signed(now), "Webhook-Timestamp": "soon"}, {**signed(now), "Webhook-Signature": ""}):
+    assert not is_ours(secret, bad, body), bad
+print("all as expected")
+"#;
+    let script = fixture.file("check.py", script.as_bytes()).display().to_string();
+    let folder = Path::new(&example).parent().unwrap().display().to_string();
+    let said = crate::fixture::run(ProcessOptions::new("python3").args([script, folder]));
+    assert_eq!((said.code, said.out.as_str()), (0, "all as expected"), "{said:?}");
+}
+
+#[test]
 fn a_command_in_python_serves_a_kind_with_a_process_per_job() {
     let Some(example) = example("price_exec.py") else { return };
     let fixture = Fixture::new();

@@ -103,7 +103,7 @@ pub(crate) fn lives(pid: &str) -> bool {
     stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next()).is_some_and(|state| state != "Z")
 }
 
-/// Until none of these processes is left, not even as a zombie.
+/// Until none of these processes is left, not even as a zombie of ours.
 pub(crate) async fn all_gone(pids: &[String]) {
     let there = |pid: &&String| std::path::Path::new(&format!("/proc/{}", pid.trim())).exists();
     let look = async {
@@ -128,6 +128,8 @@ pub(crate) struct Kind {
 
 impl Kind {
     pub(crate) fn new(config: KindConfig) -> Self {
+        // As in a container whose first process is the node: what loses its parent becomes our child.
+        nix::sys::prctl::set_child_subreaper(true).unwrap();
         let remote = Remote::new(vec![config]).unwrap();
         let registry = remote.add_to(Registry::new());
         registry.check().unwrap();
