@@ -74,6 +74,43 @@ fn keys_in_backoff_do_not_fill_the_window_of_their_partition() {
     wait_all_at(&fleet, &more, 20);
 }
 
+/// V27: what waits for the retry budget is as blocked as what waits for its time.
+#[test]
+fn keys_over_the_retry_budget_do_not_fill_the_window_of_their_partition() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    fleet.switch("down", true);
+    let fails = Script { fail_until: 1000, fails_while: Some("down".into()), ..effect() };
+    // More of them than a window holds.
+    let (blocked, others) = (keys(0, 700), keys(700, 50));
+    let jobs: Vec<NewJob> = blocked.iter().flat_map(|key| lane(key, 1, &fails)).collect();
+    fleet.enqueue(jobs.clone());
+    let more = ["--retry-per-second", "10", "--retry-share", "0", "--max-attempts", "1000"];
+    let _node = fleet.node_with(&[&more[..], &["--backoff-ms", "50"]].concat());
+    let over = |fleet: &Fleet| {
+        fleet.lines().iter().filter(|line| line.line.why == gristmill_broker::state::Why::Budget).count()
+    };
+    eventually(SOON, "the budget is used up", || (over(&fleet) > 300).then_some(()));
+    let began = std::time::Instant::now();
+    let good: Vec<NewJob> = others.iter().flat_map(|key| lane(key, 3, &effect())).collect();
+    fleet.enqueue(good.clone());
+    wait_all_at(&fleet, &others, 3);
+    let took = began.elapsed();
+    assert!(took < std::time::Duration::from_secs(5), "the other keys waited for the budget: {took:?}");
+}
+
+/// Hundreds of calls leave in one burst then, and must leave in their order.
+#[test]
+fn thirty_thousand_parked_jobs_are_handed_back_in_one_tenure() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let fails = Script { fail_until: 1000, ..effect() };
+    let key = keys(0, 1).remove(0);
+    fleet.enqueue(lane(&key, 30_000, &fails));
+    let mut node = fleet.node_with(&["--backoff-ms", "2400000"]);
+    eventually(SOON, "all of them are claimed", || (fleet.partitions()[0].claimed == 30_000).then_some(()));
+    let left = fleet.drain(&mut node);
+    assert_eq!((left.handed_back, left.counts.tenures_lost()), (30_000, 0), "{}", left.line);
+}
+
 #[test]
 fn parked_jobs_run_in_order_when_their_head_succeeds_also_after_a_kill() {
     let mut fleet = Fleet::start(ServerOptions::new());

@@ -17,7 +17,7 @@ use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::time::{Duration, Instant};
 
 /// A renewal of the leases of tests takes 300 ms; the rest is for the machine.
-const HEARD: Duration = Duration::from_millis(2000);
+const HEARD: Duration = Duration::from_millis(3000);
 const HOLD: [&str; 4] = ["--after-dead-letter", "hold", "--census-ms", "500"];
 /// Waits of minutes.
 const PATIENT: [&str; 4] = ["--backoff-ms", "240000", "--census-ms", "500"];
@@ -176,6 +176,34 @@ fn again_where_the_replayed_job_dies_again() {
     });
 }
 
+/// What cannot be decoded has a key, and holds it as any other.
+#[test]
+fn also_where_what_died_could_not_be_decoded() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let _node = fleet.node_with(&HOLD);
+        fleet.write_raw(0, &[(b"i", b"raw"), (b"k", key().as_bytes()), (b"d", b"no envelope")]);
+        let jobs = vec![Fleet::job("a:2", &key(), 2, &effect())];
+        fleet.enqueue(jobs.clone());
+        let (view, letter) = fleet.wait_letter("raw");
+        assert_eq!((letter.reason, letter.kind), (DeadReason::Undecodable, None));
+        assert_eq!(fleet.hold_of(&key()).unwrap().letter, view.id);
+        others_go_on(&fleet, 0);
+        // A replay mends nothing, and says so once more.
+        assert_eq!(fleet.replay(&view, &fleet.wait_letter("raw").1), Replayed::Replayed);
+        let (again, letter) = eventually(SOON, "its next letter", || {
+            fleet.letter_of("raw").filter(|(next, _)| next.id != view.id)
+        });
+        assert_eq!((letter.reason, letter.replays), (DeadReason::Undecodable, 1));
+        assert_eq!(letter.envelope, b"no envelope");
+        assert!(fleet.runs_of("a:2").is_empty());
+        assert_eq!(fleet.discard(&again), Discarded::Discarded);
+        eventually(SOON, "its key goes on", || fleet.entity(&key()));
+        fleet.wait_settled();
+    });
+}
+
 /// The partition has no owner while a person acts.
 #[test]
 fn also_where_nobody_owns_its_partition() {
@@ -235,10 +263,10 @@ fn not_at_all_by_default_and_what_comes_back_late_is_stale() {
 }
 
 /// A job whose first attempt failed waits for minutes, and five others behind it.
-fn in_backoff(options: ServerOptions) -> (Fleet, NodeProcess, Vec<NewJob>) {
+fn in_backoff(options: ServerOptions, more: &[&str]) -> (Fleet, NodeProcess, Vec<NewJob>) {
     seed();
     let mut fleet = Fleet::start(options);
-    let node = fleet.node_with(&PATIENT);
+    let node = fleet.node_with(&[&PATIENT[..], more].concat());
     let jobs = lane(&Script { fail_until: 1, ..effect() }, 6);
     fleet.enqueue(jobs.clone());
     let (_, line) = fleet.wait_line(&key(), "it waits", |line| line.why == Why::Retry);
@@ -246,26 +274,35 @@ fn in_backoff(options: ServerOptions) -> (Fleet, NodeProcess, Vec<NewJob>) {
     (fleet, node, jobs)
 }
 
+/// One act lets it go on, whatever the policy after a dead letter is: the person has decided.
+fn passed_over(options: ServerOptions, policy: &str) {
+    let (mut fleet, _node, jobs) = in_backoff(options, &["--after-dead-letter", policy]);
+    assert_eq!(fleet.skip(&key()), Skipped::Asked);
+    let took = until_at(&fleet, 2);
+    assert!(took < HEARD, "the owner heard of it after {took:?}");
+    fleet.wait_settled();
+    let letter = fleet.wait_letter("a:1").1;
+    assert_eq!((letter.reason, letter.attempts), (DeadReason::Skipped, 1));
+    assert_eq!(letter.history.len(), 1, "what had happened to it is kept");
+    assert_eq!(fleet.hold_of(&key()), None);
+    fleet.expect_settled_otherwise(&["a:1"]);
+    fleet.assert_effects(&jobs);
+}
+
 #[test]
 fn a_key_in_backoff_goes_on_when_a_person_passes_over_its_job() {
-    on_every_flavor(|options| {
-        let (mut fleet, _node, jobs) = in_backoff(options);
-        assert_eq!(fleet.skip(&key()), Skipped::Asked);
-        let took = until_at(&fleet, 2);
-        assert!(took < HEARD, "the owner heard of it after {took:?}");
-        fleet.wait_settled();
-        let letter = fleet.wait_letter("a:1").1;
-        assert_eq!((letter.reason, letter.attempts), (DeadReason::Skipped, 1));
-        assert_eq!(letter.history.len(), 1, "what had happened to it is kept");
-        fleet.expect_settled_otherwise(&["a:1"]);
-        fleet.assert_effects(&jobs);
-    });
+    on_every_flavor(|options| passed_over(options, "continue"));
+}
+
+#[test]
+fn a_key_in_backoff_goes_on_also_where_letters_hold_their_keys() {
+    on_servers(|options| passed_over(options, "hold"));
 }
 
 #[test]
 fn a_key_in_backoff_is_woken_by_a_person() {
     on_servers(|options| {
-        let (fleet, _node, jobs) = in_backoff(options);
+        let (fleet, _node, jobs) = in_backoff(options, &[]);
         assert_eq!(fleet.release(&key()), ReleasedKey::Woken);
         let took = until_at(&fleet, 1);
         assert!(took < HEARD, "the owner heard of it after {took:?}");
@@ -298,7 +335,7 @@ fn no_longer_than_until_the_count_where_its_letter_was_deleted_by_hand() {
 #[test]
 fn a_job_that_was_deleted_by_hand_leaves_no_key_behind() {
     on_every_flavor(|options| {
-        let (mut fleet, mut node, jobs) = in_backoff(options);
+        let (mut fleet, mut node, jobs) = in_backoff(options, &[]);
         let stream = fleet.keys_of(&key()).stream;
         let (place, _) = fleet.line_of(&key()).unwrap();
         fleet.server.command(&["XACK", &stream, "workers", &place.to_string()]).unwrap();

@@ -4,6 +4,7 @@
 use gristmill_broker::state::Suspicion;
 use gristmill_job::{DeadLetter, DeadReason, NewJob};
 use gristmill_testkit::eventually;
+use gristmill_testkit::history::Run;
 use gristmill_testkit::seed::{SplitMix64, seed};
 use gristmill_testkit::server::ServerOptions;
 use gristmill_tests::fleet::{Fleet, SOON};
@@ -26,9 +27,9 @@ fn poison(death: Death) -> Script {
     Script { dies: Some(death), dies_after_ms: 40, ..effect() }
 }
 
-/// 200 jobs of 40 keys, each of which takes a while.
+/// 200 jobs of 40 keys, each of which takes so long that they are about at every death.
 fn good_ones() -> Vec<NewJob> {
-    Fleet::versions(40, 5, &Script { wait_ms: 60, ..effect() })
+    Fleet::versions(40, 5, &Script { wait_ms: 250, ..effect() })
 }
 
 fn two_nodes(fleet: &mut Fleet, more: &[&str]) -> [NodeProcess; 2] {
@@ -47,6 +48,20 @@ fn assert_only_these_died(fleet: &mut Fleet, jobs: &[NewJob], poison: &[&str]) {
     let runs = fleet.history().runs;
     let charged: Vec<_> = runs.iter().filter(|run| run.attempt != 1).collect();
     assert!(charged.is_empty(), "a death was counted as an attempt: {charged:?}");
+}
+
+/// V28, V29: in every process whose death was charged, nothing ran beside it.
+fn assert_charged_alone(fleet: &Fleet, id: &str, letter: &DeadLetter) {
+    let runs = fleet.history().runs;
+    for crash in &letter.crashes {
+        let name = crash.node.split('~').next().unwrap();
+        let here = || runs.iter().filter(|run| run.node.split('#').next() == Some(name));
+        let fatal = here().find(|run| run.job.id == id && run.ended.is_none()).expect("the run that died");
+        let beside = |run: &&Run| {
+            run.job.id != id && run.ended.is_none_or(|(ended_us, _)| ended_us > fatal.started_us)
+        };
+        assert_eq!(here().find(beside), None, "beside {fatal:?}");
+    }
 }
 
 /// As many crashes as the budget allows, each of another process.
@@ -73,7 +88,9 @@ fn among_good_ones(options: ServerOptions, death: Death) {
     println!("{deaths} deaths, {:?}", began.elapsed());
     assert!((1..=3 + UNCHARGED_DEATHS).contains(&deaths), "{deaths} processes died of one job");
     assert_only_these_died(&mut fleet, &jobs, &["poison"]);
-    assert_crashed(&fleet.wait_letter("poison").1, 3);
+    let letter = fleet.wait_letter("poison").1;
+    assert_crashed(&letter, 3);
+    assert_charged_alone(&fleet, "poison", &letter);
 }
 
 /// V28, V29: whatever ran beside it, in whatever partition.
@@ -108,8 +125,11 @@ fn two_of_them_are_charged_each_for_its_own_deaths() {
         let deaths = fleet.replace_the_dead(&mut nodes, &more, LONG, "everything settled", Fleet::is_settled);
         assert!(deaths <= 2 * (2 + UNCHARGED_DEATHS), "{deaths} processes died of two jobs");
         assert_only_these_died(&mut fleet, &jobs, &["poison1", "poison2"]);
-        assert_crashed(&fleet.wait_letter("poison1").1, 2);
-        assert_crashed(&fleet.wait_letter("poison2").1, 2);
+        for id in ["poison1", "poison2"] {
+            let letter = fleet.wait_letter(id).1;
+            assert_crashed(&letter, 2);
+            assert_charged_alone(&fleet, id, &letter);
+        }
     });
 }
 

@@ -54,7 +54,7 @@ fn with_slots(slots: usize) {
     let key = Fleet::key_in(0, 500);
     let blocks = Script { block_ms: 8000, ..effect() };
     fleet.expect_settled_otherwise(&["stuck"]);
-    fleet.enqueue(vec![Fleet::job("stuck", &key, 1, &blocks)]);
+    fleet.enqueue(vec![Fleet::job("stuck", &key, 1, &blocks), Fleet::job("next", &key, 2, &effect())]);
     let began = Instant::now();
     fleet.wait_run_on("stuck", &node);
     let jobs = others(0, 80);
@@ -83,8 +83,9 @@ fn with_slots(slots: usize) {
     });
     assert_eq!(run.ended.map(|(_, outcome)| outcome), Some(Outcome::Done));
     eventually(SOON, "its name to be taken away", || hung(&fleet).is_empty().then_some(()));
-    fleet.enqueue(vec![Fleet::job("next", &key, 2, &effect())]);
     fleet.wait_settled();
+    let next = fleet.runs_of("next");
+    assert!(next[0].started_us >= run.ended.unwrap().0, "the next of its key ran beside it: {next:?}");
     let entity = fleet.entity(&key).map(|entity| (entity.version, entity.changes));
     assert_eq!(entity, Some((2, 1)), "the late result is refused, and its key goes on");
     let left = fleet.drain(&mut node);

@@ -4,7 +4,7 @@
 use gristmill_job::{DeadReason, NewJob};
 use gristmill_testkit::eventually;
 use gristmill_testkit::seed::{SplitMix64, seed};
-use gristmill_tests::fleet::{Fleet, SOON};
+use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::node::NodeProcess;
 use gristmill_tests::script::{BOOKED, CAREFUL, Death, Look, ONCE, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
@@ -64,7 +64,11 @@ fn of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_
         }
         assert!(asked.is_superset(&cut_short), "{cut_short:?} were interrupted, {asked:?} went to a person");
         // Besides what ran: what had ended and was not settled, or was about to begin.
-        assert!(asked.len() <= 3 * slots, "{} went to a person, of {slots} that can have run", asked.len());
+        assert!(
+            asked.len() <= 2 * slots + usize::from(PARTITIONS),
+            "{} went to a person, of {slots} that can have run",
+            asked.len()
+        );
         for job in &jobs {
             let runs = fleet.runs_of(&job.id.as_ref().unwrap().to_string());
             assert!(runs.len() <= 1, "it ran twice: {runs:?}");
@@ -72,6 +76,32 @@ fn of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
         fleet.expect_settled_otherwise(&asked);
         fleet.assert_effects(&jobs);
+    });
+}
+
+/// Its node lives, and what it had been answered is not forgotten with a connection.
+#[test]
+fn of_a_kind_that_says_review_runs_once_although_connections_break() {
+    on_every_flavor(|options| {
+        let mut rng = SplitMix64::new(seed());
+        let mut fleet = Fleet::start(options);
+        let node = fleet.node_with(&KINDS);
+        let jobs = jobs_of(CAREFUL, 300, &Script { wait_ms: 20, ..effect() });
+        fleet.enqueue(jobs.clone());
+        for _ in 0..8 {
+            fleet.wait_started_more(1 + rng.below(30) as usize);
+            assert!(fleet.server.kill_client_connections().unwrap() > 0);
+        }
+        fleet.wait_settled();
+        let mut asked = Vec::new();
+        for job in &jobs {
+            let id = job.id.as_ref().unwrap().to_string();
+            let runs = fleet.runs_of(&id);
+            assert!(runs.len() <= 1, "it ran twice on {}: {runs:?}", node.name);
+            asked.extend(fleet.letter_of(&id).map(|(_, letter)| (id, letter.reason)));
+        }
+        assert!(asked.iter().all(|(_, reason)| *reason == DeadReason::Review), "{asked:?}");
+        println!("{} went to a person", asked.len());
     });
 }
 
@@ -277,10 +307,74 @@ fn of_a_kind_that_runs_at_most_once_no_more_is_gone_than_could_run() {
         assert!(runs.iter().all(|runs| *runs <= 1), "one ran twice: {runs:?}");
         let never = runs.iter().filter(|runs| **runs == 0).count();
         assert!(
-            never <= 2 * slots,
+            never <= slots + usize::from(PARTITIONS),
             "{never} of {} were lost before they began, with {slots} slots",
             jobs.len()
         );
+    });
+}
+
+/// A drain loses none of them: what began ends, and what did not is another's.
+#[test]
+fn of_a_kind_that_runs_at_most_once_all_run_once_where_their_node_leaves_in_time() {
+    on_servers(|options| {
+        let mut rng = SplitMix64::new(seed());
+        let mut fleet = Fleet::start(options);
+        let mut node = fleet.node_with(&[&KINDS[..], &["--slots", "4"]].concat());
+        let jobs = jobs_of(ONCE, 60, &Script { wait_ms: 200, ..Script::default() });
+        fleet.enqueue(jobs.clone());
+        fleet.wait_started(5 + rng.below(20) as usize);
+        let left = fleet.drain(&mut node);
+        assert_eq!(left.abandoned, 0, "{}", left.line);
+        let _other = fleet.node_with(&KINDS);
+        // It is acknowledged when it begins.
+        eventually(SOON, "all have run", || {
+            let runs = fleet.history().runs;
+            (runs.iter().filter(|run| run.is_done()).count() == 60).then_some(())
+        });
+        fleet.wait_settled();
+        let report = fleet.assert_promises();
+        assert_eq!((report.runs, fleet.dead().len()), (60, 0));
+    });
+}
+
+/// A drain that stops one hard lives to tell it: a person hears of what became of it.
+#[test]
+fn of_a_kind_that_runs_at_most_once_that_a_drain_stops_goes_to_a_person() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let mut node = fleet.node_with(&SHORT_WINDOW);
+        let once = Script { wait_ms: 60_000, ..Script::default() };
+        let jobs = vec![Fleet::job_of(ONCE, "a:1", "a", &once), Fleet::job("a:2", "a", 2, &effect())];
+        fleet.enqueue(jobs.clone());
+        fleet.wait_run_on("a:1", &node);
+        assert_eq!(fleet.drain(&mut node).abandoned, 0);
+        let _other = fleet.node_with(&KINDS);
+        let letter = fleet.wait_letter("a:1").1;
+        assert_eq!(letter.reason, DeadReason::Review);
+        fleet.wait_settled();
+        assert_eq!(fleet.runs_of("a:1").len(), 1);
+        fleet.expect_settled_otherwise(&["a:1"]);
+        fleet.assert_effects(&jobs);
+    });
+}
+
+/// Its node lives to tell what became of it, whatever happened to the lease meanwhile.
+#[test]
+fn of_a_kind_that_runs_at_most_once_that_fails_behind_a_broken_connection_is_a_dead_letter_too() {
+    on_servers(|options| {
+        seed();
+        let mut fleet = Fleet::start(options);
+        let node = fleet.node_with(&KINDS);
+        let fails = Script { wait_ms: 1500, fail_until: 1, ..Script::default() };
+        fleet.enqueue(vec![Fleet::job_of(ONCE, "a:1", "a", &fails)]);
+        fleet.wait_run_on("a:1", &node);
+        assert!(fleet.server.kill_client_connections().unwrap() > 0);
+        eventually(SOON, "this test's own connection", || (!fleet.partitions().is_empty()).then_some(()));
+        let letter = fleet.wait_letter("a:1").1;
+        assert_eq!((letter.reason, letter.attempts), (DeadReason::Exhausted, 1));
+        assert_eq!(fleet.runs_of("a:1").len(), 1);
     });
 }
 

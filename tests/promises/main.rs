@@ -16,6 +16,7 @@
 //! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
+//! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
@@ -51,13 +52,13 @@
 //! | V23 a hold outlives its letter | `a_held_key_waits_for_a_person::until_its_letter_is_discarded`, `a_held_key_waits_for_a_person::no_longer_than_until_the_count_where_its_letter_was_deleted_by_hand`, `people::a_discarded_letter_frees_its_key_and_forgets_the_first_envelope` |
 //! | V24 the owner is told | every test of `a_held_key_waits_for_a_person` in which a person acts; `a_held_key_waits_for_a_person::a_key_in_backoff_goes_on_when_a_person_passes_over_its_job` |
 //! | V26 a returned job is in no pending list | `a_poison_job_dies_alone::one_that_came_back_from_the_dead_is_found_too`, `returned::v26_take_finds_the_marks_of_the_dead` |
-//! | V27 blocked heads fill the window | `a_blocked_key_costs_others_nothing::keys_in_backoff_do_not_fill_the_window_of_their_partition`, `a_held_key_waits_for_a_person::through_a_kill_and_a_drain_and_others_go_on` |
+//! | V27 blocked heads fill the window | `a_blocked_key_costs_others_nothing::keys_in_backoff_do_not_fill_the_window_of_their_partition`, `a_blocked_key_costs_others_nothing::keys_over_the_retry_budget_do_not_fill_the_window_of_their_partition`, `a_held_key_waits_for_a_person::through_a_kill_and_a_drain_and_others_go_on` |
 //! | V28 one at a time per partition | `a_poison_job_dies_alone::one_that_aborts_among_two_hundred_good_ones`, `a_poison_job_dies_alone::two_of_them_are_charged_each_for_its_own_deaths`, `suspects::v28_a_mark_of_a_lone_run_is_charged_once_and_names_the_run` |
 //! | V29 others beside it | the same, and `suspects::v29_a_mark_of_a_run_beside_others_raises_suspicion_by_one_step_and_charges_nothing` |
 //! | V30 suspicion in memory | `a_poison_job_dies_alone::a_drain_between_two_deaths_forgets_no_suspicion`, `suspects::v30_what_a_dead_owner_held_unmarked_is_a_weak_suspect_where_it_was_first_of_its_key` |
 //! | V31 a mark left behind | `a_poison_job_dies_alone::a_drain_between_two_deaths_forgets_no_suspicion`, `suspects::v31_every_settle_and_every_hand_back_removes_the_mark` |
-//! | V32 a lost lease under a mark | `a_poison_job_dies_alone::a_charge_for_a_pause_is_taken_back`, `suspects::v32_a_node_that_lives_takes_back_its_mark_or_its_charge_once` |
-//! | V33 review and reconcile | `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_not`, `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_that_a_drain_stops_goes_to_a_person`, `an_interrupted_run_is_not_repeated::a_look_that_finds_it_done_settles_it_with_what_it_found`, `suspects::v33_a_run_that_was_stopped_hard_is_noted_as_interrupted` |
+//! | V32 a lost lease under a mark | `a_poison_job_dies_alone::a_charge_for_a_pause_is_taken_back`, `failures_come_together::pauses_past_the_lease_among_suspects`, `absolve::v32_a_node_that_lives_takes_back_its_mark_or_its_charge_once` |
+//! | V33 review and reconcile | `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_goes_to_a_person_and_what_was_merely_claimed_does_not`, `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_that_a_drain_stops_goes_to_a_person`, `an_interrupted_run_is_not_repeated::of_a_kind_that_says_review_runs_once_although_connections_break`, `an_interrupted_run_is_not_repeated::a_look_that_finds_it_done_settles_it_with_what_it_found`, `suspects::v33_a_run_that_was_stopped_hard_is_noted_as_interrupted` |
 //! | V34 a waiting mark | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v34_a_waiting_mark_is_no_effect` |
 //! | V35 a window from the verdict | `effects_apply_once::an_id_that_is_enqueued_again_before_or_after_its_verdict_changes_nothing`, `traces::v35_a_mark_lives_as_long_as_its_job_and_a_window_after` |
 //! | V37 a group made late | `redis_may_fail::the_group_is_deleted_by_hand`, `redis_may_fail::flushed_under_running_nodes`, `traces::v37_a_new_group_starts_at_the_beginning` |
@@ -90,6 +91,7 @@ mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;
 mod failures_are_sorted;
+mod failures_come_together;
 mod index;
 mod keys_stay_in_order;
 mod no_job_is_lost;

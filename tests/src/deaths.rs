@@ -36,14 +36,21 @@ impl Fleet {
     ) -> usize {
         let mut deaths = 0;
         eventually(deadline, what, || {
-            for node in nodes.iter_mut() {
-                if self.is_dead(node) {
-                    deaths += 1;
-                    *node = self.node_starting(more);
-                }
-            }
+            deaths += self.replace_dead(nodes, more);
             until(self).then_some(())
         });
+        deaths
+    }
+
+    /// Starts another for each node that is dead now. Returns how many died.
+    pub fn replace_dead(&mut self, nodes: &mut [NodeProcess], more: &[&str]) -> usize {
+        let mut deaths = 0;
+        for node in nodes {
+            if self.is_dead(node) {
+                deaths += 1;
+                *node = self.node_starting(more);
+            }
+        }
         deaths
     }
 

@@ -3,18 +3,18 @@
 
 use crate::cost;
 use crate::failure::{Failure, Outcome, ensure};
-use crate::jobs::{KIND, now_nanos, queue};
+use crate::handlers::{Seen, age_ms, registry};
+use crate::jobs::queue;
 use crate::plan::{Role, Task};
 use crate::rate::{Samples, percentile};
 use crate::raw;
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::GROUP;
-use gristmill_handler::{Context, Raw, Registry, State};
-use gristmill_job::{Effects, Envelope};
+use gristmill_job::{Envelope, RetryBudget};
 use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
 use redis::Value;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -25,48 +25,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A node that settles nothing for so long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const HANDLERS_PER_NODE: usize = 100;
-
-/// What handlers leave behind.
-#[derive(Clone, Default)]
-struct Seen {
-    runs: Arc<AtomicU64>,
-    told: Arc<AtomicBool>,
-    ages_ms: Arc<Mutex<Vec<f64>>>,
-}
-
-/// When the job was sent is in the first bytes of its payload.
-fn age_ms(payload: &[u8]) -> f64 {
-    let sent = payload.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-    now_nanos().saturating_sub(sent) as f64 / 1e6
-}
-
-fn registry(role: Role, seen: Seen) -> Registry {
-    let registry = Registry::new().state(seen);
-    match role {
-        Role::Plain => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
-            seen.runs.fetch_add(1, Ordering::Relaxed);
-        }),
-        Role::Effect => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
-            seen.runs.fetch_add(1, Ordering::Relaxed);
-            Effects::put(STATE)
-        }),
-        Role::Latency => registry.kind(KIND, async |payload: Raw, seen: State<Seen>| {
-            let age = age_ms(&payload.bytes);
-            seen.runs.fetch_add(1, Ordering::Relaxed);
-            seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner).push(age);
-        }),
-        Role::Hold => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
-            seen.runs.fetch_add(1, Ordering::Relaxed);
-            std::future::pending::<()>().await;
-        }),
-        Role::Recover => registry.kind(KIND, async |_: Raw, context: Context, seen: State<Seen>| {
-            if context.recovered() && !seen.told.swap(true, Ordering::Relaxed) {
-                println!("recovered {}", now_nanos());
-            }
-            seen.runs.fetch_add(1, Ordering::Relaxed);
-        }),
-    }
-}
+/// A retry budget that nothing uses up.
+const ENDLESS: RetryBudget = RetryBudget { share: 1.0, per_second: 1e6 };
 
 /// The middle eight tenths in the order they came: at the ends a side warms up or winds down.
 fn without_ends(mut ages: Vec<f64>) -> Vec<f64> {
@@ -80,13 +40,16 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let name = queue(task.partitions)?.name;
-        let queues = vec![QueueConfig::new(name).with_partitions(task.partitions)];
-        let mut config = NodeConfig::new(&task.name, RedisConfig::new(&task.url), queues);
+        let mut queue = QueueConfig::new(name).with_partitions(task.partitions);
+        if task.role == Role::FailOnce && !task.default_retry_budget {
+            queue.retry_budget = ENDLESS;
+        }
+        let mut config = NodeConfig::new(&task.name, RedisConfig::new(&task.url), vec![queue]);
         config.slots = HANDLERS_PER_NODE;
         if config.lease_ttl != Duration::from_millis(task.lease_ms) {
             config = config.with_lease(Duration::from_millis(task.lease_ms));
         }
-        let seen = Seen::default();
+        let seen = Seen::new(task);
         let mut leave = signal(SignalKind::terminate())?;
         let node = Node::start(config, registry(task.role, seen.clone())).await?;
         println!("ready");
@@ -100,9 +63,12 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         let mut ages = without_ends(ages);
         let report = [
             ("rate", samples.rate(task.expect)),
+            ("whole_ms", samples.whole().as_secs_f64() * 1e3),
             ("settled", settled(&counts) as f64),
             ("done", counts.done as f64),
+            ("retried", counts.retried as f64),
             ("runs", seen.runs.load(Ordering::Relaxed) as f64),
+            ("failed", seen.failed.load(Ordering::Relaxed) as f64),
             ("heartbeat_late_ms", counts.heartbeat_late_ms as f64),
             ("cpu_ms", cpu.as_millis() as f64),
             ("peak_bytes", cost::resident("self", "VmHWM")? as f64),

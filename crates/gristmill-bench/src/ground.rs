@@ -38,6 +38,7 @@ impl Ground {
         Ok(Workload {
             queue: queue(self.plan.partitions)?,
             ids,
+            prefix: "key",
             keys: self.plan.keys,
             payload: Bytes::from(payload),
             trace_context: self.plan.trace_context,

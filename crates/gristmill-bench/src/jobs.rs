@@ -8,6 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The kind of every job.
 pub(crate) const KIND: &str = "bench";
+/// How the key begins whose head fails and waits.
+pub(crate) const BLOCKED: &str = "blocked";
+/// How the key begins whose job kills its process.
+pub(crate) const POISON: &str = "poison";
 /// Jobs per call of `enqueue_all`: with 64 partitions about 160 for each, so that nearly all go in one script call.
 pub(crate) const BULK: usize = 10_000;
 
@@ -23,6 +27,8 @@ pub(crate) enum Ids {
 pub(crate) struct Workload {
     pub(crate) queue: QueueDefinition,
     pub(crate) ids: Ids,
+    /// How its keys begin.
+    pub(crate) prefix: &'static str,
     pub(crate) keys: usize,
     pub(crate) payload: Bytes,
     pub(crate) trace_context: bool,
@@ -31,9 +37,9 @@ pub(crate) struct Workload {
 impl Workload {
     /// Job number `n`, from 0. Versions of a key grow by one.
     pub(crate) fn job(&self, n: usize) -> Outcome<NewJob> {
-        let key = key(n % self.keys);
+        let (key, version) = self.key_and_version(n);
         let mut job = NewJob::from_bytes(KIND, key, self.payload.clone(), ContentType::MessagePack)?
-            .with_version((n / self.keys + 1) as u64);
+            .with_version(version);
         if self.ids == Ids::Producers {
             job = job.with_id(&format!("order-{n:012}"))?;
         }
@@ -43,15 +49,25 @@ impl Workload {
         Ok(job)
     }
 
+    /// Of job number `n`.
+    pub(crate) fn key_and_version(&self, n: usize) -> (String, u64) {
+        (self.key(n % self.keys), (n / self.keys + 1) as u64)
+    }
+
+    /// The key with this number.
+    pub(crate) fn key(&self, n: usize) -> String {
+        format!("{}-{n:08}", self.prefix)
+    }
+
+    /// Many jobs of one key of their own.
+    pub(crate) fn of_one_key(&self, prefix: &'static str) -> Self {
+        Self { prefix, keys: 1, ..self.clone() }
+    }
+
     /// Jobs number `from` to `to` (not included).
     pub(crate) fn jobs(&self, from: usize, to: usize) -> Outcome<Vec<NewJob>> {
         (from..to).map(|n| self.job(n)).collect()
     }
-}
-
-/// The key with this number.
-pub(crate) fn key(n: usize) -> String {
-    format!("key-{n:08}")
 }
 
 /// The queue of all scenarios.
@@ -59,10 +75,11 @@ pub(crate) fn queue(partitions: u16) -> Outcome<QueueDefinition> {
     Ok(QueueDefinition::new(QueueName::new(KIND)?, partitions))
 }
 
-/// Makes the queue and puts jobs number 0 to `count` into it, in order.
+/// Makes the queue, if need be, and puts jobs number 0 to `count` into it, in order, behind what is there.
 pub(crate) async fn fill(url: &str, workload: &Workload, count: usize) -> Outcome<()> {
     let broker = Broker::connect(patient(url));
     broker.create(&workload.queue).await?;
+    let (before, _) = standing(&broker, &workload.queue).await?;
     let mut from = 0;
     while from < count {
         let to = (from + BULK).min(count);
@@ -73,7 +90,9 @@ pub(crate) async fn fill(url: &str, workload: &Workload, count: usize) -> Outcom
         from = to;
     }
     let (ready, _) = standing(&broker, &workload.queue).await?;
-    ensure(ready == count as u64, || format!("{count} jobs were enqueued, the queue holds {ready}"))
+    ensure(ready == before + count as u64, || {
+        format!("{count} jobs were enqueued behind {before}, the queue holds {ready}")
+    })
 }
 
 /// Jobs in the queue, and how many of them are claimed.
@@ -96,7 +115,7 @@ pub(crate) async fn check_drained(url: &str, queue: &QueueDefinition) -> Outcome
 /// An error unless effects were applied `jobs` times in all.
 pub(crate) async fn check_effects(url: &str, workload: &Workload, jobs: usize) -> Outcome<()> {
     let broker = Broker::connect(patient(url));
-    let keys: Vec<String> = (0..workload.keys.min(jobs)).map(key).collect();
+    let keys: Vec<String> = (0..workload.keys.min(jobs)).map(|n| workload.key(n)).collect();
     let entities = broker.connection().await?.entities(&workload.queue, &keys).await?;
     let changes: u64 = entities.iter().flatten().map(|entity| entity.changes).sum();
     ensure(changes == jobs as u64, || format!("{jobs} effects were due, {changes} were applied"))

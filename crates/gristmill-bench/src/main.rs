@@ -6,7 +6,9 @@
 //! * [`jobs`]: the jobs, the same for every side, and how a queue is filled with them.
 //! * [`raw`] (a tight loop of plain commands), [`ceiling`] (gristmill's own calls with no node around them), [`whole`]
 //!   (a node in a process of its own, [`child`]): the three sides that a scenario alternates.
-//! * `scenario`: `drain`, `enqueue`, `latency`, `memory`, `long`, `recovery`; one private server each.
+//! * [`handlers`]: what a child's handlers do, by role.
+//! * `scenario`: `drain`, `enqueue`, `latency`, `memory`, `long`, `recovery`, and under failures `blocked` (a key), `fail_once`,
+//!   `poison`, `dead` (letters); one private server each, at least.
 //! * [`rate`] and [`cost`]: figures from samples. [`report`]: the table and the last line.
 //!
 //! Invariants: filling a queue is never timed as draining it; all sides of a round see the same bytes on the same
@@ -17,6 +19,7 @@ mod child;
 mod cost;
 mod failure;
 mod ground;
+mod handlers;
 mod jobs;
 mod plan;
 mod rate;

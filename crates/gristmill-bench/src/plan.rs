@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// Few jobs and rounds: figures to tune by, not to publish.
     #[arg(long)]
     quick: bool,
-    /// Ten million jobs through a node, in place of everything else; fails if memory grows.
+    /// Ten million jobs through a node, and a million dead letters, in place of everything else; fails if memory grows.
     #[arg(long)]
     long: bool,
     /// Jobs per side and round [default: 1000000, quick: 200000, long: 10000000].
@@ -33,6 +33,18 @@ pub(crate) struct Arguments {
     /// Times a node is killed [default: 5, quick: 1].
     #[arg(long)]
     kills: Option<usize>,
+    /// Jobs of the key that is blocked.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    blocked_jobs: u32,
+    /// The jobs that fail once do so under the default retry budget, which then is what is measured (for tuning).
+    #[arg(long)]
+    default_retry_budget: bool,
+    /// Times a poison job is tried [default: 3, quick: 1].
+    #[arg(long)]
+    poisons: Option<usize>,
+    /// Dead letters that are listed and replayed [default: 100000, quick: 20000, long: 1000000].
+    #[arg(long)]
+    dead_letters: Option<usize>,
     /// Partitions of the queue, on every side.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     partitions: u16,
@@ -66,6 +78,10 @@ pub(crate) enum Only {
     Latency,
     Memory,
     Recovery,
+    Blocked,
+    FailOnce,
+    Poison,
+    Dead,
 }
 
 /// The ways a queue is drained.
@@ -110,6 +126,12 @@ pub(crate) struct Task {
     /// It leaves after so many jobs; never, if it is 0.
     #[arg(long)]
     pub(crate) expect: u64,
+    /// Of a hundred jobs, so many fail once.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) fail_percent: u64,
+    /// The queue has the default retry budget, not one that is never used up.
+    #[arg(long)]
+    pub(crate) default_retry_budget: bool,
 }
 
 /// What a child's handler does.
@@ -125,6 +147,12 @@ pub(crate) enum Role {
     Hold,
     /// Tells when the first recovered job starts.
     Recover,
+    /// Fails the jobs of the blocked key, to be tried again in ten minutes.
+    Blocked,
+    /// Fails some jobs once, to be tried again in ten milliseconds.
+    FailOnce,
+    /// Takes a while and writes an effect; the poison job aborts the process meanwhile.
+    Poison,
 }
 
 impl Role {
@@ -143,6 +171,10 @@ pub(crate) struct Plan {
     pub(crate) rounds: usize,
     pub(crate) latency_jobs: usize,
     pub(crate) kills: usize,
+    pub(crate) blocked_jobs: usize,
+    pub(crate) default_retry_budget: bool,
+    pub(crate) poisons: usize,
+    pub(crate) dead_letters: usize,
     pub(crate) partitions: u16,
     pub(crate) keys: usize,
     pub(crate) payload_bytes: usize,
@@ -157,6 +189,7 @@ impl Arguments {
     pub(crate) fn plan(&self) -> Plan {
         let pick = |quick, full| if self.quick { quick } else { full };
         let jobs = if self.long { 10_000_000 } else { pick(200_000, 1_000_000) };
+        let dead_letters = if self.long { 1_000_000 } else { pick(20_000, 100_000) };
         Plan {
             only: self.only,
             variant: self.variant,
@@ -165,6 +198,10 @@ impl Arguments {
             rounds: self.rounds.unwrap_or(pick(2, 5)).max(1),
             latency_jobs: self.latency_jobs.unwrap_or(pick(600, 2000)).max(10),
             kills: self.kills.unwrap_or(pick(1, 5)).max(1),
+            blocked_jobs: self.blocked_jobs as usize,
+            default_retry_budget: self.default_retry_budget,
+            poisons: self.poisons.unwrap_or(pick(1, 3)).max(1),
+            dead_letters: self.dead_letters.unwrap_or(dead_letters).max(1),
             partitions: self.partitions,
             keys: self.keys as usize,
             payload_bytes: self.payload_bytes as usize,

@@ -28,6 +28,12 @@ impl Samples {
         self.0.last().map_or(0, |(_, total)| *total)
     }
 
+    /// From the start to the last sample.
+    pub(crate) fn whole(&self) -> Duration {
+        let (first, last) = (self.0.first(), self.0.last());
+        first.zip(last).map_or(Duration::ZERO, |(first, last)| last.0 - first.0)
+    }
+
     /// Jobs per second between the tenth and the ninth tenth of `jobs`; over everything where there are too few samples.
     pub(crate) fn rate(&self, jobs: u64) -> f64 {
         let at = |bound: u64| self.0.iter().find(|(_, total)| *total >= bound).copied();
@@ -68,6 +74,7 @@ mod tests {
         // A slow start and a slow end around 800 jobs in 800 ms.
         let samples = Samples(vec![at(0, 0), at(5000, 100), at(5400, 500), at(5800, 900), at(9000, 1000)]);
         assert!((samples.rate(1000) - 1000.0).abs() < 1e-6);
+        assert_eq!(samples.whole(), Duration::from_millis(9000));
         let few = Samples(vec![at(0, 0), at(500, 1000)]);
         assert!((few.rate(1000) - 2000.0).abs() < 1e-6);
     }

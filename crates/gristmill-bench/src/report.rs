@@ -20,12 +20,26 @@ pub(crate) struct Figures {
     pub(crate) node_rss_mb: Option<f64>,
     pub(crate) redis_bytes_per_job: Option<f64>,
     pub(crate) recovery_ms: Option<f64>,
+    pub(crate) blocked_key_ratio: Option<f64>,
+    pub(crate) fail_once_1pct_ratio: Option<f64>,
+    pub(crate) fail_once_20pct_ratio: Option<f64>,
+    pub(crate) poison_deaths: Option<f64>,
+    pub(crate) poison_recovery_ms: Option<f64>,
+    pub(crate) dead_million_ping_p99_ms: Option<f64>,
+    /// How many there were.
+    pub(crate) dead_letters: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
 }
 
 impl Figures {
+    /// The same, and says so.
+    pub(crate) fn tell_lost(&mut self, round: usize, report: &Report) {
+        report.lost.iter().for_each(|(cause, n)| println!("  round {round}  tenures lost: {cause} {n}"));
+        self.lost(report);
+    }
+
     /// Adds what a node lost without a fault.
     pub(crate) fn lost(&mut self, report: &Report) {
         for (cause, count) in &report.lost {
@@ -56,6 +70,13 @@ impl fmt::Display for Figures {
             ("recovery_ms", shown(self.recovery_ms, 0)),
             ("lease_ms", self.lease_ms.to_string()),
             ("tenures_lost", self.tenures_lost.values().sum::<u64>().to_string()),
+            ("blocked_key_ratio", shown(self.blocked_key_ratio, 3)),
+            ("fail_once_1pct_ratio", shown(self.fail_once_1pct_ratio, 3)),
+            ("fail_once_20pct_ratio", shown(self.fail_once_20pct_ratio, 3)),
+            ("poison_deaths", shown(self.poison_deaths, 0)),
+            ("poison_recovery_ms", shown(self.poison_recovery_ms, 0)),
+            ("dead_million_ping_p99_ms", shown(self.dead_million_ping_p99_ms, 3)),
+            ("dead_letters", shown(self.dead_letters, 0)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

@@ -4,8 +4,11 @@ use crate::failure::{Failure, Outcome, ensure};
 use crate::plan::{Plan, Role};
 use gristmill_testkit::process::Process;
 use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+/// How a process ends that aborts: SIGABRT.
+const ABORTED: Option<i32> = Some(6);
 /// The longest a child may take for all it has to do.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -33,28 +36,40 @@ impl Report {
 impl Child {
     /// Starts a node and waits until it is ready; it leaves by itself after `expect` jobs, never if that is 0.
     pub(crate) fn node(plan: &Plan, url: &str, name: &str, role: Role, expect: usize) -> Outcome<Self> {
-        Self::start("node", plan, url, name, role, expect)
+        Self::start("node", plan, url, name, role, expect)?.ready()
+    }
+
+    /// The same, of whose jobs so many of a hundred fail once.
+    pub(crate) fn failing(plan: &Plan, url: &str, percent: u64, expect: usize) -> Outcome<Self> {
+        let mut arguments = arguments("node", plan, url, "bench", Role::FailOnce, expect);
+        arguments.push(format!("--fail-percent={percent}"));
+        arguments.extend(plan.default_retry_budget.then(|| "--default-retry-budget".to_owned()));
+        Self::spawn(&arguments, expect)?.ready()
+    }
+
+    /// Starts a node that may die before it is ready.
+    pub(crate) fn mortal(plan: &Plan, url: &str, name: &str, role: Role) -> Outcome<Self> {
+        Self::start("node", plan, url, name, role, 0)
     }
 
     /// Starts the bare client.
     pub(crate) fn bare(plan: &Plan, url: &str, expect: usize) -> Outcome<Self> {
-        Self::start("bare", plan, url, "bare", Role::Latency, expect)
+        Self::start("bare", plan, url, "bare", Role::Latency, expect)?.ready()
     }
 
     fn start(command: &str, plan: &Plan, url: &str, name: &str, role: Role, expect: usize) -> Outcome<Self> {
+        Self::spawn(&arguments(command, plan, url, name, role, expect), expect)
+    }
+
+    fn spawn(arguments: &[String], expect: usize) -> Outcome<Self> {
         let program = std::env::current_exe()?;
-        let arguments = [
-            command.to_owned(),
-            format!("--url={url}"),
-            format!("--name={name}"),
-            format!("--partitions={}", plan.partitions),
-            format!("--lease-ms={}", plan.lease.as_millis()),
-            format!("--role={}", role.word()),
-            format!("--expect={expect}"),
-        ];
         let process = Process::spawn(program, arguments, [] as [(&str, &str); 0])?;
-        process.wait_line(|line| line.text == "ready", Duration::from_secs(30))?;
         Ok(Self { process, expect: expect as u64 })
+    }
+
+    fn ready(self) -> Outcome<Self> {
+        self.process.wait_line(|line| line.text == "ready", Duration::from_secs(30))?;
+        Ok(self)
     }
 
     /// Its process id.
@@ -65,6 +80,15 @@ impl Child {
     /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> Outcome<bool> {
         Ok(self.process.try_wait()?.is_none())
+    }
+
+    /// Whether it has aborted; an error where it ended otherwise.
+    pub(crate) fn aborted(&mut self) -> Outcome<bool> {
+        let Some(status) = self.process.try_wait()? else { return Ok(false) };
+        ensure(status.signal() == ABORTED, || {
+            format!("a child was to abort and ended with {status}: {}", self.process.stderr_tail())
+        })?;
+        Ok(true)
     }
 
     /// Waits for its end and checks that it ran and settled every job once.
@@ -113,4 +137,17 @@ impl Child {
         let nanos = line.text.strip_prefix("recovered ").and_then(|nanos| nanos.parse().ok());
         nanos.ok_or_else(|| Failure::Broken(format!("a child said {:?}", line.text)))
     }
+}
+
+/// What a child is started with.
+fn arguments(command: &str, plan: &Plan, url: &str, name: &str, role: Role, expect: usize) -> Vec<String> {
+    vec![
+        command.to_owned(),
+        format!("--url={url}"),
+        format!("--name={name}"),
+        format!("--partitions={}", plan.partitions),
+        format!("--lease-ms={}", plan.lease.as_millis()),
+        format!("--role={}", role.word()),
+        format!("--expect={expect}"),
+    ]
 }

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use gristmill_testkit::process::Process;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const FIELDS: [&str; 15] = [
+const FIELDS: [&str; 22] = [
     "drain_ratio",
     "drain_of_ceiling",
     "drain_own_ids_ratio",
@@ -22,9 +23,20 @@ const FIELDS: [&str; 15] = [
     "recovery_ms",
     "lease_ms",
     "tenures_lost",
+    "blocked_key_ratio",
+    "fail_once_1pct_ratio",
+    "fail_once_20pct_ratio",
+    "poison_deaths",
+    "poison_recovery_ms",
+    "dead_million_ping_p99_ms",
+    "dead_letters",
 ];
 
+/// They would disturb each other's memory: one at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 fn last_line(arguments: &[&str]) -> String {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let none: [(&str, &str); 0] = [];
     let mut bench = Process::spawn(env!("CARGO_BIN_EXE_gristmill-bench"), arguments, none).unwrap();
     let status = bench.wait(Duration::from_secs(300)).unwrap();
@@ -44,6 +56,9 @@ fn a_small_run_of_everything_ends_with_the_agreed_line() {
         "--lease-ms=1500",
         "--latency-jobs=100",
         "--kills=1",
+        "--blocked-jobs=5000",
+        "--poisons=1",
+        "--dead-letters=5000",
     ]);
     let words: Vec<&str> = line.strip_prefix("bench: ").unwrap().split(' ').collect();
     let names: Vec<&str> = words.iter().map(|word| word.split_once('=').unwrap().0).collect();
@@ -58,6 +73,7 @@ fn a_small_run_of_everything_ends_with_the_agreed_line() {
 
 #[test]
 fn a_small_long_run_ends_well() {
-    let line = last_line(&["--long", "--jobs=30000", "--partitions=8", "--keys=500"]);
+    let line = last_line(&["--long", "--jobs=30000", "--partitions=8", "--keys=500", "--dead-letters=5000"]);
     assert!(line.contains(" node_rss_mb=") && line.contains(" drain_ratio=n/a "), "{line}");
+    assert!(line.ends_with(" dead_letters=5000"), "{line}");
 }

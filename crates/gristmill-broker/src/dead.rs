@@ -17,10 +17,12 @@ use std::str::FromStr;
 
 /// Most ids asked for at once.
 pub const SLICE: usize = 200;
+/// Ids of the first slice of a partition; each further one has twice as many, up to [`SLICE`]. A page takes few of each.
+const FIRST_SLICE: usize = 16;
 /// Records read at once have no more bytes than this, or are one.
 pub const PORTION_BYTES: u64 = 4 * 1024 * 1024;
-/// Slices under way at a time.
-const ABREAST: usize = 64;
+/// Slices under way at a time. Redis serves a pipeline whole before it looks at another client.
+const ABREAST: usize = 8;
 
 /// Which letters come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -161,6 +163,7 @@ struct Tail {
     /// In order, with the sizes of their records.
     ahead: VecDeque<(DeadPosition, u64)>,
     last: Option<(UnixMillis, Bytes)>,
+    slice: usize,
     ended: bool,
 }
 
@@ -174,6 +177,7 @@ impl DeadWalk {
             keys: queue.partition(*partition),
             ahead: VecDeque::new(),
             last: range.first(&queue.name, *partition),
+            slice: FIRST_SLICE,
             ended: false,
         };
         let tails = partitions.iter().map(tail).collect();
@@ -247,8 +251,9 @@ impl DeadWalk {
 impl Tail {
     async fn fill(&mut self, connection: &Connection, range: &DeadRange) -> Result<(), CallError> {
         while self.ahead.is_empty() && !self.ended {
-            let rows = connection.dead_slice(&self.keys, range.order, self.last.as_ref()).await?;
-            self.ended = rows.len() < SLICE;
+            let rows = connection.dead_slice(&self.keys, range.order, self.last.as_ref(), self.slice).await?;
+            self.ended = rows.len() < self.slice;
+            self.slice = SLICE.min(self.slice * 2);
             for (id, at, size) in rows {
                 self.last = Some((at, id.clone()));
                 let (queue, partition) = (self.queue.clone(), self.partition);
@@ -273,6 +278,7 @@ impl Connection {
         keys: &PartitionKeys,
         order: Order,
         after: Option<&(UnixMillis, Bytes)>,
+        most: usize,
     ) -> Result<Vec<(Bytes, UnixMillis, u64)>, CallError> {
         let mut script = DEAD.call(&[keys.dead.as_bytes(), keys.dead_bodies.as_bytes()]);
         script.arg(match order {
@@ -283,7 +289,7 @@ impl Connection {
             None => script.arg("").arg(""),
             Some((at, id)) => script.arg(at.0).arg(id.as_ref()),
         };
-        script.arg(SLICE);
+        script.arg(most);
         let mut words = Words::read(self.one(script).await?, "the answer of dead")?;
         if words.tag() != "ok" {
             return Err(words.unknown("ok"));

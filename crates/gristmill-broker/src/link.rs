@@ -99,6 +99,7 @@ pub struct Connection {
     inner: MultiplexedConnection,
     generation: u64,
     health: Arc<Health>,
+    response_timeout: Duration,
 }
 
 #[derive(Default)]
@@ -120,6 +121,14 @@ impl Connection {
         self.generation
     }
 
+    /// The same connection, with `times` the patience for its answers.
+    #[must_use]
+    pub fn patient(&self, times: u32) -> Self {
+        let mut patient = self.clone();
+        patient.inner.set_response_timeout(self.response_timeout.saturating_mul(times));
+        patient
+    }
+
     /// Connects once and loads every script.
     ///
     /// # Errors
@@ -137,7 +146,8 @@ impl Connection {
             .await
             .map_err(|_| CallError::NotConnected(format!("{} did not answer", config.redacted_url())))?
             .map_err(|e| CallError::NotConnected(format!("{}: {e}", config.redacted_url())))?;
-        let connection = Self { inner, generation, health: Arc::default() };
+        let response_timeout = config.response_timeout;
+        let connection = Self { inner, generation, health: Arc::default(), response_timeout };
         let mut load = Pipeline::with_capacity(script::ALL.len());
         for script in script::ALL {
             load.add_command(script.load());

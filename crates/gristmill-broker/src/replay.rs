@@ -41,6 +41,8 @@ pub enum Replayed {
     Replayed,
     /// There is no such letter in this partition, or no longer.
     Gone,
+    /// Another letter of the same job came back before and is not settled; this one stays.
+    Waits,
 }
 
 impl Replay {
@@ -144,6 +146,7 @@ fn answer(value: redis::Value) -> Result<Replayed, CallError> {
     match reply::text(value)?.as_str() {
         "replayed" => Ok(Replayed::Replayed),
         "gone" => Ok(Replayed::Gone),
-        other => Err(CallError::Unexpected(format!("expected replayed or gone, got {other:?}"))),
+        "waits" => Ok(Replayed::Waits),
+        other => Err(CallError::Unexpected(format!("expected replayed, gone or waits, got {other:?}"))),
     }
 }

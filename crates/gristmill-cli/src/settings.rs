@@ -23,8 +23,8 @@ pub use shown::Entry;
 
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
-use gristmill_job::{JobLimits, QueueName, RetryPolicy};
-use gristmill_node::{NodeConfig, QueueConfig, RetryBudget};
+use gristmill_job::{JobLimits, QueueName};
+use gristmill_node::{NodeConfig, QueueConfig};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
@@ -127,10 +127,12 @@ struct SeenSection {
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RetrySection {
+    shape: String,
     base_ms: u64,
     cap_ms: u64,
     floor_ms: u64,
     max_attempts: u64,
+    max_age_ms: u64,
     budget_percent: u64,
     budget_per_second: u64,
 }
@@ -270,7 +272,7 @@ impl Settings {
     /// # Errors
     /// A queue that is not `name` or `name:partitions`, and retries that cannot be.
     pub fn queues(&self) -> Result<Vec<QueueConfig>, SettingsError> {
-        let (retry, retry_budget) = (self.retry()?, self.retry_budget()?);
+        self.general_rules()?;
         let read = |text: &String| {
             let (name, partitions) = match text.split_once(':') {
                 Some((name, partitions)) => (name, partitions.parse().ok()),
@@ -283,9 +285,7 @@ impl Settings {
             let legal = partitions.filter(|count| (1..=MAX_PARTITIONS).contains(count));
             let partitions = legal
                 .ok_or_else(|| wrong(format!("name:partitions with 1 to {MAX_PARTITIONS} partitions")))?;
-            let config =
-                QueueConfig { partitions, retry: retry.clone(), retry_budget, ..QueueConfig::new(name) };
-            Ok(self.with_rules(config)?)
+            Ok(self.with_rules(QueueConfig { partitions, ..QueueConfig::new(name) })?)
         };
         self.queues.iter().map(read).collect()
     }
@@ -293,27 +293,6 @@ impl Settings {
     /// Whether any layer but the built-in one names queues.
     pub(crate) fn has_queues(&self) -> bool {
         !self.queues.is_empty()
-    }
-
-    fn retry(&self) -> Result<RetryPolicy, SettingsError> {
-        let RetrySection { base_ms, cap_ms, floor_ms, max_attempts, .. } = self.retry;
-        if cap_ms < base_ms.max(floor_ms) {
-            let expected = format!("at least retry.base_ms ({base_ms}) and retry.floor_ms ({floor_ms})");
-            return Err(self.wrong("retry.cap_ms", expected, Some(format!("{cap_ms} ms"))).into());
-        }
-        Ok(RetryPolicy::exponential(Duration::from_millis(base_ms))
-            .with_bounds(Duration::from_millis(floor_ms), Duration::from_millis(cap_ms))
-            .with_max_attempts(u32::try_from(max_attempts).unwrap_or(u32::MAX)))
-    }
-
-    fn retry_budget(&self) -> Result<RetryBudget, SettingsError> {
-        let RetrySection { budget_percent, budget_per_second, .. } = self.retry;
-        let count = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
-        if budget_per_second == 0 {
-            let expected = "1 or more, or jobs that all wait for their retry would wait for ever".into();
-            return Err(self.wrong("retry.budget_per_second", expected, None).into());
-        }
-        Ok(RetryBudget { share: count(budget_percent) / 100.0, per_second: count(budget_per_second) })
     }
 
     /// What a job may be.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// For how long what is not used is saved.
 const SAVED_SECONDS: f64 = 10.0;
-/// What first runs may save, at least.
+/// What first runs may save at least; else what they earned in the last ten to twenty seconds.
 const EARNED_AT_LEAST: f64 = 100.0;
 /// A sum of shares may miss a whole one by a rounding.
 const NEARLY_ONE: f64 = 1.0 - 1e-9;
@@ -50,20 +50,32 @@ pub struct Bucket {
     /// Retries that first runs have earned.
     earned: f64,
     last: Duration,
+    /// First runs since `since`, and in the ten seconds before.
+    runs: (f64, f64),
+    since: Duration,
 }
 
 impl Bucket {
     /// Ten seconds' worth of [`RetryBudget::per_second`].
     #[must_use]
     pub fn new(settings: RetryBudget, now: Duration) -> Self {
-        Self { settings, given: most_given(settings), earned: 0.0, last: now }
+        let given = most_given(settings);
+        Self { settings, given, earned: 0.0, last: now, runs: (0.0, 0.0), since: now }
     }
 
     /// A job ran for the first time: adds the share.
     pub fn ran(&mut self, now: Duration) {
         self.refill(now);
-        let most = EARNED_AT_LEAST.max(SAVED_SECONDS * self.settings.per_second);
-        self.earned = (self.earned + self.settings.share).min(most);
+        self.runs.0 += 1.0;
+        self.earned += self.settings.share;
+        self.cut();
+    }
+
+    /// What was earned long ago is not saved.
+    fn cut(&mut self) {
+        let lately = self.settings.share * (self.runs.0 + self.runs.1);
+        let most = EARNED_AT_LEAST.max(SAVED_SECONDS * self.settings.per_second).max(lately);
+        self.earned = self.earned.min(most);
     }
 
     /// Whether a retry may run now; it is taken off then.
@@ -83,6 +95,12 @@ impl Bucket {
         let gone = now.saturating_sub(self.last).as_secs_f64();
         self.given = (self.given + gone * self.settings.per_second).min(most_given(self.settings));
         self.last = self.last.max(now);
+        let gone = self.last.saturating_sub(self.since).as_secs_f64();
+        if gone >= SAVED_SECONDS {
+            let before = if gone < 2.0 * SAVED_SECONDS { self.runs.0 } else { 0.0 };
+            (self.runs, self.since) = ((0.0, before), self.last);
+            self.cut();
+        }
     }
 }
 
@@ -140,6 +158,15 @@ mod tests {
             (0..100_000).for_each(|_| bucket.ran(at(0)));
             assert_eq!(taken(&mut bucket, at(60_000)), most);
         }
+    }
+
+    #[test]
+    fn a_fast_queue_saves_what_it_earned_lately() {
+        let mut bucket = Bucket::new(RetryBudget { share: 0.2, per_second: 1.0 }, at(0));
+        (0..100_000).for_each(|_| bucket.ran(at(0)));
+        assert_eq!(taken(&mut bucket.clone(), at(1_000)), 20_000 + 10);
+        assert_eq!(taken(&mut bucket.clone(), at(15_000)), 20_000 + 10);
+        assert_eq!(taken(&mut bucket, at(30_000)), 100 + 10, "what was earned long ago is not saved");
     }
 
     #[test]

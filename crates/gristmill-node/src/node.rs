@@ -342,7 +342,7 @@ const LINES: usize = 4;
 /// Jobs of one key that are held in memory; the others are parked.
 const LANE_JOBS: usize = 32;
 /// A key that waits for longer is parked as a whole.
-const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
+pub(crate) const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
 /// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
 const PARKED_JOBS: usize = 250_000;
 

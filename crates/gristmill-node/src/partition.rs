@@ -102,6 +102,11 @@ pub(crate) struct Arguments {
     pub(crate) around: Arc<Surroundings>,
 }
 
+/// Answers are waited for twice as long after each tenure that ended soon without one, so often at most.
+const MOST_PATIENCE: u32 = 5;
+/// A tenure that lasted so long did not end of a large answer.
+const LONG_TENURE: Duration = Duration::from_secs(60);
+
 /// A run that was alone when its tenure ended; see [`tenure::Action::Orphaned`].
 #[derive(Debug, Clone, Copy)]
 struct Orphan {
@@ -124,6 +129,9 @@ pub(crate) struct State {
     wake_at: Option<(Instant, u64)>,
     wakes: u64,
     actions: Vec<Action>,
+    /// Tenures in a row that ended soon, since an answer stayed away: an answer may be large, and the network slow.
+    unheard: u32,
+    held_since: Instant,
     /// Runs that may be charged with a death that did not happen.
     orphans: Vec<Orphan>,
     /// Runs of an actor that failed before this one are still alive: nothing is served until they ended.
@@ -167,6 +175,8 @@ impl Actor for Partition {
             wake_at: None,
             wakes: 0,
             actions: Vec::new(),
+            unheard: 0,
+            held_since: Instant::now(),
             orphans: Vec::new(),
             inherits_runs,
         })
@@ -268,8 +278,8 @@ impl State {
                 }
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),
                 Action::Withdraw => {
-                    self.shared.open_gate(None);
-                    self.withdraw();
+                    self.shared.leave();
+                    self.withdraw(|run| !run.acknowledged);
                 }
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
@@ -339,7 +349,12 @@ impl State {
         );
     }
 
-    fn ended(&self, end: End) {
+    fn ended(&mut self, end: End) {
+        self.unheard = match end {
+            End::Unknown if self.held_since.elapsed() < LONG_TENURE => self.unheard + 1,
+            End::Unknown => 1,
+            _ => 0,
+        };
         self.around.counters.tenure_ended(end);
         let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
         tracing::warn!(queue, partition, epoch = %self.machine.epoch(), cause = end.as_str(), "a tenure ended; lanes are rebuilt");
@@ -385,8 +400,10 @@ impl State {
             self.shared.answered.store(0, std::sync::atomic::Ordering::SeqCst);
             self.around.heartbeat.hold(&self.shared, fence.clone(), sent);
             let window = u64::try_from(self.around.seen_window.as_millis()).unwrap_or(u64::MAX);
+            let unheard = self.unheard.min(MOST_PATIENCE);
+            self.held_since = Instant::now();
             self.line = Some(Line::start(
-                connection,
+                connection.patient(1 << unheard),
                 self.around.line_of(self.shared.partition).clone(),
                 fence,
                 self.shared.clone(),
@@ -402,16 +419,17 @@ impl State {
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
         self.line = None;
-        // However a tenure ends, the process is not kept for it.
-        self.around.alone.over(&self.shared);
-        self.withdraw();
+        self.withdraw(|_| true);
     }
 
-    /// What has not started comes back as such.
-    fn withdraw(&self) {
-        for Run { epoch, lane, entry, turn, .. } in self.around.runs.withdraw(&self.shared) {
+    /// What has not started comes back as such; the others go on waiting for their worker.
+    fn withdraw(&self, back: impl Fn(&Run) -> bool) {
+        let (back, rest): (Vec<Run>, Vec<Run>) =
+            self.around.runs.withdraw(&self.shared).into_iter().partition(back);
+        for Run { epoch, lane, entry, turn, .. } in back {
             self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted });
         }
+        self.around.runs.push(&self.shared, rest);
     }
 
     fn wake_at(&mut self, at: Instant) {

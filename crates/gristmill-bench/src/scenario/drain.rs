@@ -94,8 +94,7 @@ fn run_one(ground: &Ground, variant: Variant, figures: &mut Figures, table: &mut
             );
         }
         if let Some(report) = &whole.report {
-            report.lost.iter().for_each(|(cause, n)| println!("  round {round}  tenures lost: {cause} {n}"));
-            figures.lost(report);
+            figures.tell_lost(round, report);
         }
         rounds.push((raw.rate, ceiling.rate, whole.rate));
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 const BACKLOGS: usize = 100;
 /// What the last third may have above the second: a share of it, or what allocators do by themselves in a short run.
 const GROWTH_SHARE: f64 = 0.05;
-const GROWTH_BYTES: f64 = 2e6;
+const GROWTH_BYTES: f64 = 4e6;
 
 /// Memory at one moment, in bytes.
 struct Look {

@@ -1,23 +1,18 @@
 //! SIGKILL of a node that holds jobs, an idle node beside it: how long until one of them starts there.
 
-use crate::failure::{Failure, Outcome};
+use super::sharing::{WITHIN, is, share, until};
+use crate::failure::Outcome;
 use crate::ground::Ground;
 use crate::jobs::{Ids, Workload, check_drained, now_nanos, patient};
 use crate::plan::Role;
 use crate::rate::median;
 use crate::report::{Figures, Table};
 use crate::whole::Child;
-use gristmill_broker::inspect::PartitionView;
-use gristmill_broker::{Broker, Incarnation};
-use gristmill_testkit::Deadline;
-use gristmill_testkit::server::{Appendonly, Server};
-use std::time::Duration;
+use gristmill_broker::Broker;
+use gristmill_testkit::server::Appendonly;
 
 const HOLDER: &str = "holder";
 const IDLE: &str = "idle";
-/// How long a state may take to come about: the nodes share the partitions, the holder has its jobs, all are settled.
-const WITHIN: Duration = Duration::from_secs(90);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Kills a node as often as the plan says.
 pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> Outcome<()> {
@@ -44,11 +39,8 @@ fn kill_one(ground: &Ground) -> Outcome<f64> {
     let url = server.url();
     let mut holder = Child::node(plan, &url, HOLDER, Role::Hold, 0)?;
     let idle = Child::node(plan, &url, IDLE, Role::Recover, 0)?;
-    let share = usize::from(plan.partitions) / 4;
     until(ground, &server, &workload, "the nodes to share the partitions", |views| {
-        owned(views, HOLDER) > share
-            && owned(views, IDLE) > share
-            && owned(views, HOLDER) + owned(views, IDLE) == views.len()
+        share(views, [HOLDER, IDLE])
     })?;
     ground.run(fill_shared(&url, &workload))?;
     until(ground, &server, &workload, "the holder to have claimed its jobs, and the other none", |views| {
@@ -74,36 +66,4 @@ async fn fill_shared(url: &str, workload: &Workload) -> Outcome<()> {
     let broker = Broker::connect(patient(url));
     broker.enqueue_all(&few.queue.name, &few.jobs(0, 2000)?).await?;
     Ok(())
-}
-
-fn is(view: &PartitionView, node: &str) -> bool {
-    Incarnation::from_stored(&view.owner).node() == node
-}
-
-fn owned(views: &[PartitionView], node: &str) -> usize {
-    views.iter().filter(|view| is(view, node) && view.expires > view.now).count()
-}
-
-fn until(
-    ground: &Ground,
-    server: &Server,
-    workload: &Workload,
-    what: &str,
-    holds: impl Fn(&[PartitionView]) -> bool,
-) -> Outcome<()> {
-    let deadline = Deadline::after(WITHIN);
-    let url = server.url();
-    loop {
-        let views = ground.run(async {
-            let broker = Broker::connect(patient(&url));
-            Ok(broker.connection().await?.partitions(&workload.queue).await?)
-        })?;
-        if holds(&views) {
-            return Ok(());
-        }
-        if deadline.passed() {
-            return Err(Failure::Broken(format!("waited {WITHIN:?} for {what}, in vain: {views:?}")));
-        }
-        ground.pause(LOOK_EVERY);
-    }
 }

@@ -3,7 +3,8 @@
 --      7 returned bodies (hash)  8 originals (hash)  9 held (hash)  10.. seen (string), one per letter
 -- ARGV eight per letter: its id, place, turn of the job that comes back, suspicion it starts with, replays it has then,
 --      key, record for returned bodies, first envelope where this one is another ('' if it is not)
--- Reply {'ok', answer per letter}: 'replayed', or 'gone' where there is no such letter
+-- Reply {'ok', answer per letter}: 'replayed'; 'gone' where there is no such letter; 'waits' where another letter of the same
+--   job came back before and is not settled: this one stays, since its job must not lie in a lane twice
 -- Repeated: what was replayed is gone, nothing is written. No lease is needed: nobody runs what is dead, and the owner hears
 -- of it by `changes`. A mark, and a hold, that name this very letter go with it; those of others stay.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
@@ -17,6 +18,8 @@ for at = 1, #ARGV, 8 do
   next_seen = next_seen + 1
   if redis.call('HEXISTS', KEYS[5], id) == 0 then
     answers[#answers + 1] = 'gone'
+  elseif redis.call('ZSCORE', KEYS[6], place) then
+    answers[#answers + 1] = 'waits'
   else
     local changes = redis.call('HINCRBY', KEYS[1], 'changes', '1')
     redis.call('HDEL', KEYS[5], id)

@@ -15,9 +15,13 @@ impl Partition {
 
     fn replay_one(&mut self, now_ms: u64, replay: &Replay) -> Replayed {
         let letter = String::from_utf8_lossy(&replay.letter).into_owned();
-        if self.dead_bodies.remove(&letter).is_none() {
+        if !self.dead_bodies.contains_key(&letter) {
             return Replayed::Gone;
         }
+        if self.returned.contains_key(&replay.place) {
+            return Replayed::Waits;
+        }
+        self.dead_bodies.remove(&letter);
         self.dead.retain(|(_, id)| *id != letter);
         self.lease.changes += 1;
         let job = Job { id: replay.job.clone(), key: replay.key.clone(), envelope: replay.envelope.clone() };

@@ -201,6 +201,29 @@ fn marks_and_holds_of_others_stay() {
     });
 }
 
+/// Two letters of one job, as an answer that got lost may leave them: it comes back once.
+#[test]
+fn a_job_lies_in_its_lane_once() {
+    on_each(async |world| {
+        let (mut a, _) = die(world, &[("1", "k")]).await;
+        let copy = record(world, "l-1").encode().unwrap();
+        world.raw(&[b"ZADD", world.keys.dead.as_bytes(), b"1", b"copy"]);
+        world.raw(&[b"HSET", world.keys.dead_bodies.as_bytes(), b"copy", &copy]);
+        let letters = ["l-1", "copy"].map(|letter| replay_of(world, letter));
+        assert_eq!(replay(world, &letters).await, [Replayed::Replayed, Replayed::Waits]);
+        let before = snapshot(world);
+        assert_eq!(replay(world, &letters).await, [Replayed::Gone, Replayed::Waits]);
+        assert_eq!(snapshot(world), before);
+        let taken = take(world, &mut a, 0).await;
+        assert_eq!((taken.changes, taken.entries.len()), (1, 1));
+        assert_eq!(world.settle(&mut a, vec![done(&taken.entries[0])]).await, [Settled::Done]);
+        // Now it may: a person asks for it. Its mark says that it had applied.
+        assert_eq!(replay(world, &letters).await, [Replayed::Gone, Replayed::Replayed]);
+        let entry = take(world, &mut a, 1).await.entries.remove(0);
+        assert_eq!(world.settle(&mut a, vec![put(&entry, 9, "twice")]).await, [Settled::Duplicate]);
+    });
+}
+
 /// As many as a call may carry; each has a number of its own, in the order of the call, however they are sliced.
 #[test]
 fn two_hundred_letters_come_back_in_order() {

@@ -147,7 +147,11 @@ impl Both<'_> {
         let real = self.world.connection.replay(&self.world.keys, &letters).await.unwrap();
         assert_eq!(self.model.replay(&self.world.keys, &letters), real);
         for answer in real {
-            self.heard.insert(if answer == Replayed::Gone { "replay gone" } else { "replayed" });
+            self.heard.insert(match answer {
+                Replayed::Replayed => "replayed",
+                Replayed::Gone => "replay gone",
+                Replayed::Waits => "replay waits",
+            });
         }
     }
 

@@ -170,10 +170,18 @@ impl Work<'_> {
                 rest = later;
                 let answers = self.connection.replay(&keys, call).await?;
                 for (answer, replay) in answers.iter().zip(call) {
-                    if *answer == Replayed::Replayed {
-                        there += 1;
-                        self.count += 1;
-                        self.done.insert((name.clone(), partition, replay.place));
+                    match answer {
+                        Replayed::Gone => {}
+                        Replayed::Replayed => {
+                            there += 1;
+                            self.count += 1;
+                            self.done.insert((name.clone(), partition, replay.place));
+                        }
+                        Replayed::Waits => {
+                            there += 1;
+                            let why = "another letter of its job was replayed, and is not settled".to_owned();
+                            self.refuse(super::lossy(&replay.letter), why);
+                        }
                     }
                 }
                 if let Some(rate) = self.rate {

@@ -137,6 +137,13 @@ impl Search {
         for letter in connection.dead_find(queue, self.job.as_bytes()).await? {
             found.spots.push(Spot::Letter { queue: queue.clone(), letter: Box::new(letter) });
         }
+        // A letter that was replayed is not there any more; its id still names the place of its job.
+        if found.spots.is_empty()
+            && let Some((partition, place)) = place_of_letter(&self.job).filter(|it| it.0 < queue.partitions)
+            && let Some(job) = connection.job_at(&queue.partition(partition), place).await?
+        {
+            found.spots.push(Spot::Job { queue: queue.clone(), partition, job: Box::new(job) });
+        }
         let id = JobId::from_stored(self.job.clone().into_bytes().into());
         let (now, marks) = connection.marks(queue, &id).await?;
         for mark in marks {
@@ -210,6 +217,15 @@ impl Search {
     }
 }
 
+/// The partition and the place in `<partition>-<ms>-<seq>-<turn>-<epoch>`.
+fn place_of_letter(id: &str) -> Option<(u16, Place)> {
+    let numbers: Vec<u64> = id.split('-').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+    match numbers[..] {
+        [partition, ms, seq, _turn, _epoch] => Some((u16::try_from(partition).ok()?, Place { ms, seq })),
+        _ => None,
+    }
+}
+
 /// Looks through dead letters, the newest first, for one.
 async fn letters(
     connection: &Connection,
@@ -237,4 +253,18 @@ async fn letters(
     }
     found.cut_short |= !walk.is_over();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letters_id_names_a_place() {
+        let place = Place { ms: 1_795_974_494_148, seq: 3 };
+        assert_eq!(place_of_letter("7-1795974494148-3-0-1795974495195"), Some((7, place)));
+        for other in ["", "7-1-2-3", "7-1-2-3-4-5", "70000-1-2-3-4", "7-1-2-3-x", "order-1-2-3-4"] {
+            assert_eq!(place_of_letter(other), None, "{other}");
+        }
+    }
 }

@@ -1,8 +1,10 @@
-//! What may be said for all queues (`queue.SETTING`) and otherwise for one (`queue.NAME.SETTING`).
+//! What may be said for all queues (`queue.SETTING`, `retry.SETTING`) and otherwise for one (`queue.NAME.SETTING`,
+//! `queue.NAME.retry_SETTING`).
 
-use super::{Fault, Settings, check};
+use super::{Fault, RetrySection, Settings, check};
 use config::ValueKind;
-use gristmill_node::{AfterDeadLetter, QueueConfig};
+use gristmill_job::RetryPolicy;
+use gristmill_node::{AfterDeadLetter, QueueConfig, RetryBudget};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -16,10 +18,18 @@ pub(super) struct QueueSection {
     pub(super) dead_max_age_ms: u64,
 }
 
-/// `queue.SETTING` for `queue.NAME.SETTING`, where a name may hold dots.
+/// `queue.SETTING` for `queue.NAME.SETTING`, and `retry.SETTING` for `queue.NAME.retry_SETTING`, where a name may hold dots.
 pub(super) fn general(key: &str) -> Option<String> {
     let (name, setting) = key.strip_prefix("queue.")?.rsplit_once('.')?;
-    (!name.is_empty()).then(|| format!("queue.{setting}"))
+    (!name.is_empty()).then(|| everywhere(setting))
+}
+
+/// The key under which a queue's setting is said for all.
+fn everywhere(setting: &str) -> String {
+    match setting.strip_prefix("retry_") {
+        Some(retry) => format!("retry.{retry}"),
+        None => format!("queue.{setting}"),
+    }
 }
 
 impl Settings {
@@ -42,14 +52,64 @@ impl Settings {
             let expected = "1000 ms or more, or 0: kept until a person acts".into();
             return Err(self.wrong(&key, expected, None));
         }
-        let key = format!("queue.{name}.after_dead_letter");
-        let (key, word) = match self.of_queues.get(&key) {
-            Some(ValueKind::String(word)) => (key, word),
-            _ => ("queue.after_dead_letter".to_owned(), after_dead_letter),
-        };
+        let (key, word) = self.word(&name, "after_dead_letter", after_dead_letter);
         config.after_dead_letter =
             AfterDeadLetter::parse(word).ok_or_else(|| self.wrong(&key, "continue or hold".into(), None))?;
+        config.retry = self.retry(&name)?;
+        config.retry_budget = self.retry_budget(&name)?;
         Ok(config)
+    }
+
+    /// What is said for all queues is judged also where none is served.
+    pub(super) fn general_rules(&self) -> Result<(), Fault> {
+        self.retry("")?;
+        self.retry_budget("").map(drop)
+    }
+
+    fn retry(&self, queue: &str) -> Result<RetryPolicy, Fault> {
+        let RetrySection { shape, base_ms, cap_ms, floor_ms, max_attempts, max_age_ms, .. } = &self.retry;
+        let (_, base_ms) = self.number(queue, "retry_base_ms", *base_ms);
+        let (cap, cap_ms) = self.number(queue, "retry_cap_ms", *cap_ms);
+        let (_, floor_ms) = self.number(queue, "retry_floor_ms", *floor_ms);
+        let (_, attempts) = self.number(queue, "retry_max_attempts", *max_attempts);
+        let (_, max_age_ms) = self.number(queue, "retry_max_age_ms", *max_age_ms);
+        if cap_ms < base_ms.max(floor_ms) {
+            let expected = format!("at least retry.base_ms ({base_ms}) and retry.floor_ms ({floor_ms})");
+            return Err(self.wrong(&cap, expected, Some(format!("{cap_ms} ms"))));
+        }
+        let (base, (key, shape)) = (Duration::from_millis(base_ms), self.word(queue, "retry_shape", shape));
+        let policy = match shape {
+            "exponential" => RetryPolicy::exponential(base),
+            "linear" => RetryPolicy::linear(base),
+            "fixed" => RetryPolicy::fixed(base),
+            _ => return Err(self.wrong(&key, "exponential, linear or fixed".into(), None)),
+        };
+        let policy =
+            RetryPolicy { max_age: (max_age_ms > 0).then(|| Duration::from_millis(max_age_ms)), ..policy };
+        Ok(policy
+            .with_bounds(Duration::from_millis(floor_ms), Duration::from_millis(cap_ms))
+            .with_max_attempts(u32::try_from(attempts).unwrap_or(u32::MAX)))
+    }
+
+    fn retry_budget(&self, queue: &str) -> Result<RetryBudget, Fault> {
+        let RetrySection { budget_percent, budget_per_second, .. } = &self.retry;
+        let (_, percent) = self.number(queue, "retry_budget_percent", *budget_percent);
+        let (key, per_second) = self.number(queue, "retry_budget_per_second", *budget_per_second);
+        let count = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+        if per_second == 0 {
+            let expected = "1 or more, or jobs that all wait for their retry would wait for ever".into();
+            return Err(self.wrong(&key, expected, None));
+        }
+        Ok(RetryBudget { share: count(percent) / 100.0, per_second: count(per_second) })
+    }
+
+    /// A queue's own word, or the general one; and the key it was said by.
+    fn word<'a>(&'a self, queue: &str, setting: &str, general: &'a str) -> (String, &'a str) {
+        let key = format!("queue.{queue}.{setting}");
+        match self.of_queues.get(&key) {
+            Some(ValueKind::String(word)) => (key, word),
+            _ => (everywhere(setting), general),
+        }
     }
 
     /// A queue's own number, or the general one; and the key it was said by.
@@ -57,7 +117,7 @@ impl Settings {
         let key = format!("queue.{queue}.{setting}");
         match self.of_queues.get(&key).and_then(check::whole) {
             Some(own) => (key, own),
-            None => (format!("queue.{setting}"), general),
+            None => (everywhere(setting), general),
         }
     }
 

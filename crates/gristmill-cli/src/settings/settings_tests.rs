@@ -1,4 +1,5 @@
 use super::*;
+use gristmill_job::Backoff;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -148,6 +149,41 @@ fn a_queue_may_differ_from_the_others() {
     assert!(entry.value == "hold" && entry.origin.ends_with("a.toml"), "{entry:?}");
     let error = load(None, &[], &[("queue.a.crash_budged", "1")]).unwrap_err();
     assert!(error.starts_with("queue.a.crash_budged: there is no such setting"), "{error}");
+}
+
+#[test]
+fn a_queue_may_have_retries_of_its_own() {
+    let set = [
+        ("queue.b.retry_shape", "linear"),
+        ("queue.b.retry_max_attempts", "3"),
+        ("queue.b.retry_budget_per_second", "7"),
+        ("retry.max_age_ms", "60000"),
+    ];
+    let settings = load(None, &[("GRISTMILL__QUEUES", "a,b")], &set).unwrap();
+    let queues = settings.queues().unwrap();
+    let second = Duration::from_secs(1);
+    let exponential = Backoff::Exponential { base: second };
+    assert_eq!((&queues[0].retry.backoff, queues[0].retry.max_attempts), (&exponential, 10));
+    assert_eq!(
+        (&queues[1].retry.backoff, queues[1].retry.max_attempts),
+        (&Backoff::Linear { step: second }, 3)
+    );
+    assert!(queues.iter().all(|queue| queue.retry.max_age == Some(second * 60)));
+    assert_eq!((queues[0].retry_budget.per_second, queues[1].retry_budget.per_second), (10.0, 7.0));
+    for (key, value, expected) in [
+        (
+            "queue.b.retry_shape",
+            "square",
+            "queue.b.retry_shape: expected exponential, linear or fixed, got \"square\"",
+        ),
+        ("queue.b.retry_cap_ms", "1", "queue.b.retry_cap_ms: expected at least retry.base_ms (1000)"),
+        ("queue.b.retry_colour", "1", "queue.b.retry_colour: there is no such setting"),
+    ] {
+        let loaded = load(None, &[("GRISTMILL__QUEUES", "a,b")], &[(key, value)]);
+        let error =
+            loaded.and_then(|settings| settings.queues().map_err(|e| e.to_string()).map(drop)).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    }
 }
 
 #[test]

@@ -128,6 +128,8 @@ fn a_replayed_job_and_a_dead_one_are_found_by_their_own_ids() {
     assert!(codes(&back).contains(&"returned"), "{back}");
     fixture.server.command(&[&b"DEL"[..], &keys.seen(b"l1")]).unwrap();
     assert_eq!(explained(&fixture, "l1")["is"], "returned", "looked for beside the streams");
+    let letter = format!("{}-5-0-2-77", partition_of(b"k", 4));
+    assert_eq!(explained(&fixture, &letter)["id"], "l1", "a letter's id names the place of its job");
     let behind = put_job(&fixture, "behind", b"k");
     let job = explained(&fixture, &format!("{}:{behind} --queue q", partition_of(b"k", 4)));
     assert_eq!(job["jobs_of_key_before"], 1, "a job that came back has its old place: {job}");

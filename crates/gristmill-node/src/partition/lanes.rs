@@ -18,8 +18,9 @@
 //! nothing, and this process a few bytes each.
 //!
 //! Here: jobs in, heads out, and what becomes of them. `parking` is what is read again, `keys` what stops whole lanes,
-//! `counts` what is told of all of them.
+//! `counts` what is told of all of them, `acknowledged` what Redis knows no more.
 
+mod acknowledged;
 mod counts;
 mod keys;
 mod parking;
@@ -88,12 +89,30 @@ pub(crate) struct LaneJob {
     pub(crate) stopped: bool,
     /// Whether it was acknowledged before its run: Redis knows it no more.
     pub(crate) acknowledged: bool,
+    /// Its start mark was written by an earlier tenure of this process: unless its run lives or never began, it has run and
+    /// nobody knows how it ended. Holds what was noted before of interrupted runs.
+    found_marked: Option<bool>,
 }
 
 impl LaneJob {
     fn new(entry: Entry, now: Instant) -> Self {
         let due = (!entry.state.due_in.is_zero()).then(|| now + entry.state.due_in);
-        Self { entry: Arc::new(entry), due, marked: false, stopped: false, acknowledged: false }
+        // Marks of others were taken by recover and take.
+        let line = entry.state.line().filter(|line| line.mark.is_some());
+        let found_marked = line.map(|line| line.interrupted);
+        let marked = found_marked.is_some();
+        let entry = if marked { Entry { state: entry.state.noted(true), ..entry } } else { entry };
+        let entry = Arc::new(entry);
+        Self { entry, due, marked, stopped: marked, acknowledged: false, found_marked }
+    }
+
+    /// The run that its start mark speaks of lives, or never began.
+    pub(crate) fn not_interrupted(&mut self) {
+        if let Some(before) = self.found_marked.take() {
+            self.stopped = false;
+            let state = self.entry.state.noted(before);
+            self.entry = Arc::new(Entry { state, ..(*self.entry).clone() });
+        }
     }
 
     pub(crate) fn turn(&self) -> u32 {
@@ -108,7 +127,8 @@ struct Lane {
     state: Head,
     jobs: VecDeque<LaneJob>,
     parked: VecDeque<Place>,
-    loading: bool,
+    /// How many of the parked jobs are being read.
+    loading: usize,
 }
 
 impl Lane {
@@ -134,7 +154,11 @@ pub(crate) struct Lanes {
     by_key: HashMap<Key, LaneId, BuildHasherDefault<KeyHasher>>,
     ready: VecDeque<LaneId>,
     due: BinaryHeap<Reverse<(Instant, LaneId, Place)>>,
-    to_load: Vec<(LaneId, usize)>,
+    to_load: VecDeque<(LaneId, usize)>,
+    /// Jobs that are being read.
+    loading: usize,
+    /// Jobs and bytes in memory beyond which whatever comes is parked, and nothing is read.
+    window: (usize, usize),
     /// Keys with a run of an earlier tenure that has not ended. They outlive the lanes.
     blocked: HashSet<Key>,
     /// Keys that wait for a person.
@@ -161,7 +185,9 @@ impl Lanes {
             by_key: HashMap::default(),
             ready: VecDeque::new(),
             due: BinaryHeap::new(),
-            to_load: Vec::new(),
+            to_load: VecDeque::new(),
+            loading: 0,
+            window: (usize::MAX, usize::MAX),
             blocked: HashSet::new(),
             held: HashSet::new(),
             jobs: 0,
@@ -175,8 +201,17 @@ impl Lanes {
 
     /// Throws everything away but the keys whose runs have not ended.
     pub(crate) fn clear(&mut self) {
-        let blocked = std::mem::take(&mut self.blocked);
-        *self = Self { blocked, ..Self::new(self.holding) };
+        let (blocked, window) = (std::mem::take(&mut self.blocked), self.window);
+        *self = Self { blocked, window, ..Self::new(self.holding) };
+    }
+
+    /// With so many jobs and bytes in memory at most, or little more.
+    pub(crate) fn within(self, jobs: usize, bytes: usize) -> Self {
+        Self { window: (jobs, bytes), ..self }
+    }
+
+    fn is_full(&self) -> bool {
+        self.jobs + self.loading >= self.window.0 || self.bytes >= self.window.1
     }
 
     /// Puts a job of the stream behind the others of its key. Jobs come in order of place; one that came before is passed
@@ -187,12 +222,15 @@ impl Lanes {
         }
         self.highest = entry.place;
         let Some(id) = self.by_key.get(&entry.key).copied() else {
-            self.open(LaneJob::new(entry, now), now);
+            self.open(entry, now);
             return;
         };
-        let holding = self.holding;
+        let (holding, is_full) = (self.holding, self.is_full());
         let Some(lane) = self.lane(id) else { return };
-        if !lane.parked.is_empty() || lane.jobs.len() >= holding.jobs_per_lane || lane.is_parked(holding, now)
+        if is_full
+            || !lane.parked.is_empty()
+            || lane.jobs.len() >= holding.jobs_per_lane
+            || lane.is_parked(holding, now)
         {
             lane.parked.push_back(entry.place);
             self.parked += 1;
@@ -209,10 +247,10 @@ impl Lanes {
     pub(crate) fn insert(&mut self, entry: Entry, now: Instant) {
         let place = entry.place;
         let Some(id) = self.by_key.get(&entry.key).copied() else {
-            self.open(LaneJob::new(entry, now), now);
+            self.open(entry, now);
             return;
         };
-        let holding = self.holding;
+        let (holding, is_full) = (self.holding, self.is_full());
         let Some(lane) = self.lane(id) else { return };
         let known = lane.jobs.iter().any(|job| job.entry.place == place);
         if known || lane.parked.binary_search(&place).is_ok() {
@@ -222,12 +260,15 @@ impl Lanes {
         let later = |job: &LaneJob| job.entry.place > place;
         let at = lane.jobs.iter().skip(first).position(later).map_or(lane.jobs.len(), |at| at + first);
         let new_head = !lane.state.is_active() && lane.place().is_none_or(|head| place < head);
-        if (at < lane.jobs.len() || lane.parked.is_empty()) && !lane.is_parked(holding, now) {
+        // In full memory it takes the room of the last of its lane.
+        let fits = at < lane.jobs.len() || (lane.parked.is_empty() && !is_full);
+        if fits && !lane.is_parked(holding, now) {
             let job = LaneJob::new(entry, now);
             let mut bytes = weight(&job.entry);
             lane.jobs.insert(at, job);
             let mut jobs = 1;
-            if lane.jobs.len() > holding.jobs_per_lane
+            if (lane.jobs.len() > holding.jobs_per_lane || is_full)
+                && lane.jobs.len() > first + 1
                 && let Some(last) = lane.jobs.pop_back()
             {
                 lane.parked.push_front(last.entry.place);
@@ -246,25 +287,32 @@ impl Lanes {
         }
     }
 
-    fn open(&mut self, job: LaneJob, now: Instant) {
+    fn open(&mut self, entry: Entry, now: Instant) {
+        let key = entry.key.clone();
+        let (mut jobs, mut parked) = (VecDeque::new(), VecDeque::new());
+        if self.is_full() {
+            parked.push_back(entry.place);
+            self.parked += 1;
+        } else {
+            self.jobs += 1;
+            self.bytes += weight(&entry);
+            jobs.push_back(LaneJob::new(entry, now));
+        }
+        let id = self.new_lane(&key, jobs, parked);
+        self.next_head(id, now);
+    }
+
+    fn new_lane(&mut self, key: &Key, jobs: VecDeque<LaneJob>, parked: VecDeque<Place>) -> LaneId {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             LaneId(u32::try_from(self.slots.len() - 1).unwrap_or(u32::MAX))
         });
-        self.jobs += 1;
-        self.bytes += weight(&job.entry);
         // A copy of its own: the key of an entry holds on to the whole entry.
-        let key = Key::from_stored(bytes::Bytes::copy_from_slice(job.entry.key.as_bytes()));
-        let lane = Lane {
-            key: key.clone(),
-            state: Head::Ready,
-            jobs: VecDeque::from([job]),
-            parked: VecDeque::new(),
-            loading: false,
-        };
+        let key = Key::from_stored(bytes::Bytes::copy_from_slice(key.as_bytes()));
+        let lane = Lane { key: key.clone(), state: Head::Ready, jobs, parked, loading: 0 };
         self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
-        self.next_head(id, now);
+        id
     }
 
     fn lane(&mut self, id: LaneId) -> Option<&mut Lane> {
@@ -377,15 +425,6 @@ impl Lanes {
         }
     }
 
-    /// It was acknowledged before its run, which begins now.
-    pub(crate) fn acknowledged(&mut self, id: LaneId) {
-        self.set(id, Head::Running);
-        if let Some(job) = self.head_mut(id) {
-            job.acknowledged = true;
-            self.acknowledged += 1;
-        }
-    }
-
     /// The head is being run by this process already (adopted from an earlier tenure).
     pub(crate) fn adopt(&mut self, id: LaneId) {
         let state = self.look(id).map(|lane| lane.state);
@@ -437,21 +476,6 @@ impl Lanes {
             *head = LaneJob { due: Some(until), ..LaneJob::new(entry, now) };
         }
         self.next_head(id, now);
-    }
-
-    /// Runs that cannot be stopped, and are laid down all the same.
-    pub(crate) fn stop_running(&mut self) {
-        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.state == Head::Running) {
-            if let Some(job) = lane.jobs.front_mut() {
-                job.stopped = true;
-            }
-        }
-    }
-
-    /// Jobs that were acknowledged and have not been started: nobody else knows them.
-    pub(crate) fn unstarted(&self) -> usize {
-        let lanes = self.slots.iter().flatten().filter(|lane| lane.state != Head::Running);
-        lanes.filter(|lane| lane.jobs.front().is_some_and(|job| job.acknowledged)).count()
     }
 
     /// The head waits without having been put back.

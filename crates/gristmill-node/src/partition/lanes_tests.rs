@@ -272,3 +272,61 @@ fn heads_that_wait_are_read_again_and_stand_as_redis_says_then() {
     let (_, job) = lanes.start_next().expect("a person ended its wait");
     assert_eq!((job.entry.place.seq, job.turn()), (1, 1));
 }
+
+#[test]
+fn what_was_acknowledged_is_seated_again_before_what_waits_and_is_not_counted_as_claimed() {
+    let (mut lanes, now) = filled(&[(2, "a"), (3, "b")]);
+    // Wherever its lane stands: ready, not there, or held and parked.
+    lanes.push(entry(4, "c"), now);
+    lanes.set_held(HashSet::from([Key::from_stored(Bytes::from_static(b"c"))]), now);
+    for (seq, key) in [(1, "a"), (1, "c"), (1, "d")] {
+        lanes.seat_again(entry(seq, key), now);
+    }
+    assert_eq!((lanes.known(), lanes.active()), (3, 3));
+    let first: Vec<u64> = started(&mut lanes).into_iter().map(|(_, seq)| seq).collect();
+    assert_eq!(first, [3], "their keys wait for them");
+    for key in [&b"a"[..], b"c", b"d"] {
+        let lane = lanes.find(&Key::from_stored(Bytes::copy_from_slice(key))).unwrap();
+        assert!(lanes.head_of(lane).unwrap().acknowledged);
+        lanes.settled(lane, now);
+    }
+    let next: Vec<u64> = started(&mut lanes).into_iter().map(|(_, seq)| seq).collect();
+    assert_eq!(next, [2], "and go on then, but for what is held");
+    assert_eq!(lanes.known(), 3);
+}
+
+#[test]
+fn full_memory_parks_whatever_comes_and_reads_again_as_there_is_room() {
+    let now = Instant::now();
+    let mut lanes = Lanes::new(HOLDING).within(5, usize::MAX);
+    for seq in 1..=40 {
+        lanes.push(entry(seq * 10, if seq % 2 == 0 { "a" } else { "b" }), now);
+    }
+    for key in 0..30u64 {
+        let entry =
+            Entry { key: Key::from_stored(Bytes::from(format!("key{key}"))), ..returned(key + 1, "") };
+        lanes.insert(entry, now);
+    }
+    assert!(lanes.jobs() <= 6, "{} in memory", lanes.jobs());
+    assert_eq!(lanes.jobs() + lanes.parked(), 70);
+    let (mut ran, mut most) = (0, 0);
+    loop {
+        while let Some((id, _)) = lanes.start_next() {
+            ran += 1;
+            lanes.settling(id);
+            lanes.settled(id, now);
+        }
+        let loads = lanes.take_loads(100);
+        if loads.is_empty() {
+            break;
+        }
+        let asked: usize = loads.iter().map(|(_, places)| places.len()).sum();
+        most = most.max(lanes.jobs() + asked);
+        for (id, places) in loads {
+            let jobs = places.into_iter().map(|place| (place, Some(entry(place.seq, "any")))).collect();
+            lanes.loaded(id, jobs, now);
+        }
+    }
+    assert_eq!((ran, lanes.jobs(), lanes.parked(), lanes.bytes()), (70, 0, 0, 0));
+    assert!(most <= 7, "{most} were in memory or read at a time");
+}

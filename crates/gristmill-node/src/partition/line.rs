@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, watch};
 
+/// Calls that are sent and not answered. Fewer than the library's queue holds, or a first poll would not send.
+const UNDER_WAY: usize = 32;
 /// Outbox entries per step.
 const FORWARD_JOBS: usize = 32;
 
@@ -63,11 +65,12 @@ async fn serve(
     loop {
         tokio::select! {
             biased;
-            call = waiting.recv() => {
+            call = waiting.recv(), if under_way.len() < UNDER_WAY => {
                 let Some((number, call)) = call else { return };
                 let mut sent = Box::pin(one(connection.clone(), shared.keys.clone(), fence.clone(), number, seen_window_ms, call));
-                // The first poll sends it, so that calls leave in order whatever is polled next.
-                match futures_util::poll!(&mut sent) {
+                // The first poll sends it, so that calls leave in order whatever is polled next: it must not end early
+                // because this task has done enough for one turn.
+                match futures_util::poll!(tokio::task::unconstrained(&mut sent)) {
                     std::task::Poll::Ready(answer) => under_way.push_back(futures_util::future::Either::Left(std::future::ready(answer))),
                     std::task::Poll::Pending => under_way.push_back(futures_util::future::Either::Right(sent)),
                 }

@@ -116,12 +116,12 @@ async fn the_lease_of_a_failed_actor_is_renewed_no_more_and_asked_for_again() {
     let fence = Fence { incarnation: stage.around.incarnation.clone(), epoch: Epoch(7) };
     stage.around.heartbeat.hold(&stage.shared, fence.clone(), Instant::now());
     stage.shared.open_gate(Some(Epoch(7)));
-    assert!(stage.shared.may_start(Epoch(7), Instant::now()));
+    assert!(stage.shared.may_start(Epoch(7), false, Instant::now()));
     let mut hears = stage.listen().await;
 
     stage.start().await;
     assert!(!stage.around.heartbeat.holds(&stage.shared, &fence), "nobody serves what is still renewed");
-    assert!(!stage.shared.may_start(Epoch(7), Instant::now()));
+    assert!(!stage.shared.may_start(Epoch(7), false, Instant::now()));
     let look = tokio::time::timeout(SOON, hears.recv()).await.expect("the manager believes it is served");
     assert_eq!(look, Some(Look::Idle { end: None, released: false }));
 }

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) queued: Mutex<VecDeque<Run>>,
     /// The epoch whose runs may start; 0 for none.
     gate: AtomicU64,
+    /// Nothing more starts but what was acknowledged.
+    leaving: AtomicBool,
     trusted_until_us: AtomicU64,
     /// The Redis clock when this process's monotonic clock stood at 0, in µs; 0 before the first renewal. For ages, which
     /// decide nothing that must be exact.
@@ -61,6 +63,7 @@ impl Shared {
             keys: Arc::new(keys),
             queued: Mutex::default(),
             gate: AtomicU64::new(0),
+            leaving: AtomicBool::new(false),
             trusted_until_us: AtomicU64::new(0),
             redis_origin_us: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -88,11 +91,17 @@ impl Shared {
     /// Opens the gate for runs of this epoch, or closes it.
     pub(crate) fn open_gate(&self, epoch: Option<Epoch>) {
         self.gate.store(epoch.map_or(0, |epoch| epoch.0), Ordering::SeqCst);
+        self.leaving.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on nothing starts but what was acknowledged, until the gate is opened again.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
     }
 
     /// Whether runs of any epoch may start.
     pub(crate) fn is_served(&self) -> bool {
-        self.gate.load(Ordering::SeqCst) != 0
+        self.gate.load(Ordering::SeqCst) != 0 && !self.leaving.load(Ordering::SeqCst)
     }
 
     /// Trusts the lease until then.
@@ -117,8 +126,9 @@ impl Shared {
     }
 
     /// Whether a run of this epoch may start at `now`.
-    pub(crate) fn may_start(&self, epoch: Epoch, now: Instant) -> bool {
-        self.gate.load(Ordering::SeqCst) == epoch.0 && self.trusted(now)
+    pub(crate) fn may_start(&self, epoch: Epoch, acknowledged: bool, now: Instant) -> bool {
+        let left = self.leaving.load(Ordering::SeqCst) && !acknowledged;
+        self.gate.load(Ordering::SeqCst) == epoch.0 && !left && self.trusted(now)
     }
 
     /// Tells the actor how a run ended; it is woken once for many.

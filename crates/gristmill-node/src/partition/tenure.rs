@@ -75,12 +75,16 @@ pub(crate) struct Tenure {
     calls: Calls,
     lanes: Lanes,
     leftovers: HashMap<Key, Leftover>,
+    /// Jobs whose start mark an earlier tenure wrote, and whose run did not begin.
+    not_begun: Vec<(Key, Place)>,
     to_settle: Vec<Settling>,
     to_mark: Vec<starting::ToMark>,
     /// Whether a claim is worth while: the last one was full, or the slow look is due.
     news: bool,
     /// The doorbell rang for this place since the last claim was sent.
     rung: Option<Place>,
+    /// Since when the window is full, and no job has ended.
+    full_since: Option<Instant>,
     /// The last claim was full: more is there, and nobody need ring for it.
     backlog: bool,
     listening: bool,
@@ -127,7 +131,7 @@ struct Settling {
 impl Tenure {
     pub(crate) fn new(bounds: Bounds, node: Arc<str>, partition: u16) -> Self {
         Self {
-            lanes: Lanes::new(bounds.holding),
+            lanes: Lanes::new(bounds.holding).within(bounds.window_jobs, bounds.window_bytes),
             bounds,
             node,
             partition,
@@ -135,10 +139,12 @@ impl Tenure {
             epoch: Epoch::default(),
             calls: Calls::default(),
             leftovers: HashMap::new(),
+            not_begun: Vec::new(),
             to_settle: Vec::new(),
             to_mark: Vec::new(),
             news: false,
             rung: None,
+            full_since: None,
             backlog: false,
             listening: false,
             claiming: false,
@@ -174,7 +180,7 @@ impl Tenure {
                 }
             }
             Event::Yield(why) => self.give_up(why, now, actions),
-            Event::Acquired(answer) => self.acquired(answer, actions),
+            Event::Acquired(answer) => self.acquired(answer, now, actions),
             Event::Answered(number, result) => self.answered(number, result, now, actions),
             Event::Ended(ended) => {
                 for run in ended {

@@ -17,8 +17,9 @@ use std::time::Duration;
 
 /// Between two looks whether a handler for its kind is here, at most.
 const KIND_WAIT: Duration = Duration::from_secs(30);
-/// Shortest wait of a retry that the budget does not afford, up to doubled by the dice: each is a write.
-const OVER_BUDGET_WAIT: Duration = Duration::from_secs(1);
+/// Shortest wait of a retry that the budget does not afford, up to doubled by the dice: each is a write. Longer than a head
+/// is held in memory while it waits, so that such heads are parked and fill no window.
+const OVER_BUDGET_WAIT: Duration = Duration::from_millis(2500);
 /// The class under which the history notes that no handler was there.
 const NO_HANDLER: &str = "no_handler";
 
@@ -199,7 +200,10 @@ impl Judge<'_> {
     /// Waits for a node that serves its kind, which may be a newer release of this one; not for ever.
     fn no_handler(&self, case: &Case<'_>, error: String) -> Verdict {
         let mut history = History::decode(&case.line.history);
-        let met = history.records().iter().find(|record| record.class == NO_HANDLER).map(|record| record.at);
+        // Since it waits for its kind in a row: what was served in between begins anew.
+        let in_a_row = case.line.why == Why::Kind;
+        let met = history.records().iter().rev().find(|record| in_a_row && record.class == NO_HANDLER);
+        let met = met.map(|record| record.at);
         let waited = Duration::from_millis(self.redis.0.saturating_sub(met.unwrap_or(self.redis).0));
         let limit = self.policy.unknown_kind_wait;
         if waited >= limit {
@@ -292,8 +296,8 @@ impl Judge<'_> {
             at: self.redis,
             reason,
             body: Bytes::from(letter.encode().unwrap_or_default()),
-            // Without a key there is no lane to hold.
-            hold: self.policy.hold && !entry.key.as_bytes().is_empty(),
+            // Without a key there is no lane to hold; and whoever passes over a job wants its lane to go on.
+            hold: self.policy.hold && !entry.key.as_bytes().is_empty() && reason != DeadReason::Skipped,
             acknowledged: case.acknowledged,
         }
     }

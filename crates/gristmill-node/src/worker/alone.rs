@@ -23,6 +23,9 @@ use tokio::task::AbortHandle;
 /// How long other runs may take to finish before they are asked to stop, and again before they are stopped.
 pub(crate) const ALONE_WAIT: Duration = Duration::from_secs(5);
 
+/// So many waits in a row; then everything may start again for as long.
+const ALONE_WAITS: u32 = 6;
+
 struct Asked {
     ticket: u64,
     partition: Arc<Shared>,
@@ -112,12 +115,21 @@ impl Alone {
     }
 
     async fn clear(self: Arc<Self>, ticket: u64) {
-        if tokio::time::timeout(self.wait, self.runs.quiet()).await.is_err() {
-            let hard_stop_at = Instant::now() + self.wait;
-            self.partitions.iter().for_each(|shared| shared.soft_cancel(hard_stop_at));
-            // Again and again: a first poll may take long, and only after it a run can be stopped.
-            while tokio::time::timeout(self.wait, self.runs.quiet()).await.is_err() {
+        let mut waits = 0;
+        while tokio::time::timeout(self.wait, self.runs.quiet()).await.is_err() {
+            waits += 1;
+            if waits == 1 {
+                let hard_stop_at = Instant::now() + self.wait;
+                self.partitions.iter().for_each(|shared| shared.soft_cancel(hard_stop_at));
+            } else if waits < ALONE_WAITS {
+                // Again and again: a first poll may take long, and only after it a run can be stopped.
                 self.partitions.iter().for_each(|shared| shared.stop_repeatable());
+            } else {
+                // A run that may not be stopped goes on for long: the others are not kept waiting for it, the suspect is.
+                waits = 0;
+                self.runs.open();
+                tokio::time::sleep(self.wait * ALONE_WAITS).await;
+                self.runs.close();
             }
         }
         let mut turns = lock(&self.turns);

@@ -105,6 +105,7 @@ fn run(seq: u64, alone: bool) -> Run {
         turn: 0,
         attempt: 1,
         alone,
+        acknowledged: false,
         reconcile: false,
         first: None,
         slot: None,
@@ -160,6 +161,36 @@ async fn what_takes_long_is_asked_to_stop_and_then_stopped_unless_it_may_not_be_
     process.runs.free_slot();
     assert_eq!((plain.stage(), spared.stage()), (Stop::Hard, Stop::Soft));
     assert!(process.hears.try_recv().is_err(), "told while a run is alive that is waited for");
+    process.runs.free_slot();
+    assert_eq!(process.told().await, place(7));
+}
+
+#[tokio::test]
+async fn a_run_that_may_not_be_stopped_keeps_the_suspect_waiting_and_nobody_else() {
+    let mut process = Process::new().await;
+    let other = process.partitions[1].clone();
+    process.runs.push(&other, vec![run(1, false)]);
+    assert_eq!(process.pulled(), Some(1));
+    other.running(place(1), Epoch(1), Cancellation::new(), Arc::default(), true);
+    process.ask(0, 7);
+    process.runs.push(&other, vec![run(2, false)]);
+    assert_eq!(process.pulled(), None);
+    let until = Instant::now() + SOON;
+    while process.pulled() != Some(2) {
+        assert!(Instant::now() < until, "everything may start again");
+        tokio::task::yield_now().await;
+    }
+    process.runs.free_slot();
+    // The suspect tries again: from then on nothing starts.
+    loop {
+        process.runs.push(&other, vec![run(3, false)]);
+        if process.pulled().is_none() {
+            break;
+        }
+        process.runs.free_slot();
+        assert!(Instant::now() < until, "the suspect waits for ever");
+        tokio::task::yield_now().await;
+    }
     process.runs.free_slot();
     assert_eq!(process.told().await, place(7));
 }

@@ -6,7 +6,10 @@ use crate::worker::run_queue::RunQueue;
 use crate::worker::slot::Slot;
 use crate::worker::stealable;
 use crate::worker::watched::{Going, Hold, Live, Polled, Watched};
-use gristmill_handler::{Answer, Cancellation, Delivery, Facts, Registry, RunFuture, Stage, Started};
+use gristmill_handler::{
+    Answer, Cancellation, Delivery, DeliverySemantics, Facts, Redelivery, Registry, Rule, RunFuture, Stage,
+    Started,
+};
 use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -86,7 +89,7 @@ impl Executor {
         if let Some(slot) = &run.slot {
             slot.take();
         }
-        if !partition.may_start(run.epoch, started_at) {
+        if !partition.may_start(run.epoch, run.acknowledged, started_at) {
             self.not_run(&partition, run, Ran::NotStarted);
             return true;
         }
@@ -126,10 +129,22 @@ impl Executor {
                 let own = watched.split();
                 guard.watched = own.clone();
                 guard.registered = true;
-                spawn(own, guard, future, cancellation);
+                if let Some(going) = own.going() {
+                    let spared = self.is_spared(&going.entry.envelope);
+                    spawn(own, going, spared, guard, future, cancellation);
+                }
             }
         }
         !watched.is_replaced()
+    }
+
+    /// Whether a run of this job is stopped only where nothing else helps: it may not simply be repeated.
+    fn is_spared(&self, envelope: &[u8]) -> bool {
+        let rule = || self.registry.rule(envelope, self.max_envelope_bytes);
+        let once = |rule: Rule| {
+            rule.redelivery != Redelivery::Rerun || rule.delivery == DeliverySemantics::AtMostOnce
+        };
+        self.registry.has_rules() && once(rule())
     }
 
     fn not_run(&self, partition: &Shared, run: Run, ran: Ran) {
@@ -140,9 +155,17 @@ impl Executor {
 }
 
 /// The rest of a run, as a task.
-fn spawn(watched: Arc<Watched>, guard: Guard, mut future: RunFuture, cancellation: Cancellation) {
-    let Some(Going { partition, place, epoch, limits, started_at }) = watched.going() else { return };
-    partition.running(place, epoch, cancellation.clone(), watched.clone(), false);
+fn spawn(
+    watched: Arc<Watched>,
+    going: Going,
+    spared: bool,
+    guard: Guard,
+    mut future: RunFuture,
+    cancellation: Cancellation,
+) {
+    let Going { partition, entry, epoch, limits, started_at } = going;
+    let place = entry.place;
+    partition.running(place, epoch, cancellation.clone(), watched.clone(), spared);
     let task = tokio::spawn(async move {
         let (answer, over) = within(limits, &cancellation, started_at, &watched, &mut future).await;
         let cut_short = !over && cancellation.stage() > Stage::Running && may_pass(&answer);

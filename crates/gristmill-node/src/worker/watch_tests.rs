@@ -28,6 +28,11 @@ async fn blocks_later((): (), gate: State<Gate>) -> Result<(), HandlerError> {
     blocks((), gate).await
 }
 
+async fn waits((): (), State(gate): State<Gate>) -> Result<(), HandlerError> {
+    let _ = gate.entered.send(());
+    std::future::pending().await
+}
+
 struct Scene {
     runs: Arc<RunQueue>,
     shared: Arc<Shared>,
@@ -49,6 +54,9 @@ impl Scene {
             .state(Gate { entered: enter, opens: Mutex::new(opens) })
             .kind("blocks", blocks)
             .kind("blocks.later", blocks_later)
+            .kind("waits", waits)
+            .kind_with("waits.review", KindOptions::new().review(), waits)
+            .kind_with("waits.once", KindOptions::new().at_most_once(), waits)
             .kind_with("limited", limited, blocks);
         let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
         let shared = Arc::new(Shared::new(queue.name.clone(), 0, queue.partition(0)));
@@ -87,11 +95,19 @@ impl Scene {
         self.shared.take_ended().into_iter().map(|ended| (ended.entry.place.seq, ended.ran)).collect()
     }
 
+    /// One of those that ended; the others stay.
+    fn one_ended(&self) -> Option<(u64, Ran)> {
+        let mut ended = self.shared.take_ended();
+        let one = ended.pop()?;
+        ended.into_iter().for_each(|other| self.shared.tell(other));
+        Some((one.entry.place.seq, one.ran))
+    }
+
     async fn told_soon(&self) -> (u64, Ran) {
         let deadline = Instant::now() + SOON;
         loop {
-            if let Some(told) = self.told().pop() {
-                return told;
+            if let Some(ended) = self.one_ended() {
+                return ended;
             }
             assert!(Instant::now() < deadline, "nothing is told");
             tokio::task::yield_now().await;
@@ -122,6 +138,7 @@ fn run(seq: u64, kind: &str) -> Run {
         turn: 0,
         attempt: 1,
         alone: false,
+        acknowledged: false,
         reconcile: false,
         first: None,
         slot: None,
@@ -177,6 +194,21 @@ async fn a_worker_that_is_held_is_replaced_before_its_run_is_given_up() {
     scene.open.send(()).unwrap();
     assert!(matches!(scene.told_soon().await, (1, Ran::Answered(..))), "its answer counts");
     assert!(!worker.await.unwrap(), "the worker that was replaced ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_wants_the_process_alone_stops_no_run_that_may_not_be_repeated() {
+    let scene = Scene::new(3);
+    for (seq, kind) in [(1, "waits"), (2, "waits.review"), (3, "waits.once")] {
+        assert!(scene.begin(seq, kind).await.unwrap());
+    }
+    scene.shared.stop_repeatable();
+    assert!(matches!(scene.told_soon().await, (1, Ran::Stopped)));
+    assert_eq!(scene.shared.alive(), 2);
+    scene.shared.hard_stop();
+    for _ in 0..2 {
+        assert!(matches!(scene.told_soon().await, (2 | 3, Ran::Stopped)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -12,9 +12,8 @@ use crate::partition::shared::{Shared, micros};
 use crate::partition::tenure::Run;
 use crate::worker::panics::poll_caught;
 use crate::worker::run_queue::lock;
-use gristmill_broker::Epoch;
+use gristmill_broker::{Entry, Epoch};
 use gristmill_handler::{Answer, Facts, RunFuture};
-use gristmill_job::Place;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -38,7 +37,7 @@ pub(crate) struct Live {
 /// What the task of a run needs to know of it.
 pub(crate) struct Going {
     pub(crate) partition: Arc<Shared>,
-    pub(crate) place: Place,
+    pub(crate) entry: Arc<Entry>,
     pub(crate) epoch: Epoch,
     /// Soft and hard.
     pub(crate) limits: (Option<Duration>, Option<Duration>),
@@ -91,7 +90,7 @@ impl Watched {
         let Hold::Alive(Live { partition, run, facts, started_at }) = &*hold else { return None };
         Some(Going {
             partition: partition.clone(),
-            place: run.entry.place,
+            entry: run.entry.clone(),
             epoch: run.epoch,
             limits: facts.options.as_ref().map_or((None, None), |options| options.limits()),
             started_at: *started_at,

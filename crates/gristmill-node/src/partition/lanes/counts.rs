@@ -55,9 +55,30 @@ impl Lanes {
         active.filter_map(|lane| lane.jobs.front())
     }
 
+    /// Heads whose start mark is written, or on its way, and whose run has not begun.
+    pub(crate) fn not_begun(&self) -> impl Iterator<Item = &LaneJob> {
+        let heads = self.slots.iter().flatten().filter_map(|lane| Some((lane.state, lane.jobs.front()?)));
+        let waits = |(state, job): &(Head, &LaneJob)| match state {
+            // Also where the mark of one that did not begin is being taken back.
+            Head::Marking => !job.stopped,
+            Head::Ready | Head::Alone => job.marked && !job.stopped,
+            _ => false,
+        };
+        heads.filter(waits).map(|(_, job)| job)
+    }
+
     /// The heads that run.
     pub(crate) fn running(&self) -> impl Iterator<Item = &LaneJob> {
         let running = self.slots.iter().flatten().filter(|lane| lane.state == Head::Running);
         running.filter_map(|lane| lane.jobs.front())
+    }
+
+    /// Runs that cannot be stopped, and are laid down all the same.
+    pub(crate) fn stop_running(&mut self) {
+        for lane in self.slots.iter_mut().flatten().filter(|lane| lane.state == Head::Running) {
+            if let Some(job) = lane.jobs.front_mut() {
+                job.stopped = true;
+            }
+        }
     }
 }

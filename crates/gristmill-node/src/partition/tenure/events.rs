@@ -166,6 +166,8 @@ pub(crate) struct Run {
     pub(crate) attempt: u32,
     /// Nothing else may run in the process until it is settled.
     pub(crate) alone: bool,
+    /// It was acknowledged: it runs now or never, also while its partition is given up.
+    pub(crate) acknowledged: bool,
     /// Not the handler runs, but what looks how an interrupted run ended.
     pub(crate) reconcile: bool,
     /// What is written before it begins: who pulls it keeps the slot and asks, so that no more is written than can run.

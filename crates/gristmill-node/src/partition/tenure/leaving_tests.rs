@@ -114,3 +114,95 @@ fn a_drain_that_meets_a_release_under_way_stays_a_drain() {
     let drained = |action: &Action| matches!(action, Action::Idle { end: Some(End::Drain), released: true });
     assert!(actions.iter().any(drained), "{actions:?}");
 }
+
+fn job(line: gristmill_broker::state::StateLine) -> Entry {
+    Entry {
+        place: Place { ms: 1, seq: 1 },
+        id: JobId::from_stored(Bytes::from_static(b"id")),
+        key: Key::from_stored(Bytes::from_static(b"key")),
+        envelope: Bytes::new(),
+        state: JobState::of(line, 0),
+        recovered: true,
+        returned: false,
+    }
+}
+
+fn started(actions: &[Action]) -> Run {
+    let run = actions.iter().find_map(|action| match action {
+        Action::Start(runs) => runs.first().cloned(),
+        _ => None,
+    });
+    run.unwrap_or_else(|| panic!("nothing starts: {actions:?}"))
+}
+
+fn told(run: &Run, ran: Ran) -> Event {
+    let Run { epoch, lane, entry, turn, .. } = run.clone();
+    Event::Ended(vec![Ended { epoch, lane, entry, turn, ran }])
+}
+
+#[test]
+fn a_process_is_not_kept_closed_by_a_lone_run_that_ended_while_its_lease_was_lost() {
+    use gristmill_broker::state::{StateLine, Suspicion};
+    let mut played = Played::new();
+    played.tell(Duration::ZERO, Event::Serve);
+    played.granted();
+    let strong = job(StateLine { suspicion: Suspicion::Strong, ..StateLine::default() });
+    let place = strong.place;
+    let answer = Answer::Recovered { entries: vec![strong], next: Place::ZERO };
+    played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
+    assert!(played.taken().iter().any(|action| matches!(action, Action::AskAlone(_))));
+    let actions = played.tell(Duration::ZERO, Event::Alone(place));
+    let sent = actions.iter().find_map(|action| match action {
+        Action::Send(number, call) if matches!(**call, Call::Start(_)) => Some(*number),
+        _ => None,
+    });
+    let marked = Answer::Started(vec![gristmill_broker::start::Marked::Started]);
+    let run = started(&played.tell(Duration::ZERO, Event::Answered(sent.unwrap(), Ok(marked))));
+    assert!(run.alone);
+    // Redis is away for longer than the lease; the run ends meanwhile; another node is faster.
+    let mut actions = played.tell(Duration::ZERO, Event::Lost(End::Connection));
+    actions.extend(played.tell(Duration::ZERO, told(&run, Ran::Stopped)));
+    assert!(!actions.iter().any(|action| matches!(action, Action::AloneOver)), "it may be adopted yet");
+    let actions = played.tell(Duration::ZERO, Event::Acquired(Err(())));
+    assert!(actions.iter().any(|action| matches!(action, Action::AloneOver)), "{actions:?}");
+    assert_eq!(played.tenure.abandon(&mut Vec::new()), 0, "nothing of it is alive");
+}
+
+#[test]
+fn a_slot_is_not_kept_by_a_run_whose_tenure_ended_before_it_began() {
+    let mut played = Played::new();
+    played.tell(Duration::ZERO, Event::Serve);
+    played.granted();
+    let run = started(&played.recovered());
+    played.tell(Duration::ZERO, Event::Lost(End::Connection));
+    let slot = crate::worker::slot::Slot::none();
+    let kept = Arc::downgrade(&slot);
+    played.tell(Duration::ZERO, told(&run, Ran::Asks(First::Acknowledge, slot)));
+    assert_eq!(kept.strong_count(), 0);
+}
+
+#[test]
+fn sixteen_slow_keys_stop_no_other() {
+    let mut played = Played::new();
+    played.tenure.bounds.window_jobs = 512;
+    played.tenure.bounds.claim_jobs = 200;
+    played.tenure.lanes =
+        crate::partition::lanes::Lanes::new(played.tenure.bounds.holding).within(512, 1 << 20);
+    played.tell(Duration::ZERO, Event::Serve);
+    played.granted();
+    let entries = (0..512u64).map(|n| Entry {
+        place: Place { ms: 1, seq: n },
+        key: Key::from_stored(Bytes::from(format!("k{}", n % 16))),
+        ..job(Default::default())
+    });
+    let answer = Answer::Recovered { entries: entries.collect(), next: Place::ZERO };
+    played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
+    assert!(starts(&played.taken()), "16 runs, for an hour");
+    let actions = played.tell(Duration::from_secs(1), Event::Renewed { wanted: false, changes: 0 });
+    let claims = |a: &Action| matches!(a, Action::Send(_, call) if matches!(**call, Call::Claim { .. }));
+    assert!(
+        actions.iter().any(claims),
+        "nothing is claimed: {actions:?}; {} held",
+        played.tenure.lanes.jobs()
+    );
+}

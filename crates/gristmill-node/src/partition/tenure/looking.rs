@@ -21,8 +21,9 @@ pub(super) struct Looking {
     after: u64,
     /// Where the held keys go on.
     cursor: u64,
-    /// The value of `changes` during this look.
+    /// The value of `changes` when this look began, and when it had read the held keys to their end.
     told: Option<u64>,
+    until: Option<u64>,
     /// Held keys found so far, and the number of the call that began to look for them.
     held: HashSet<Key>,
     since: u64,
@@ -30,8 +31,10 @@ pub(super) struct Looking {
     seen: Option<u64>,
     heard: u64,
     under_way: bool,
-    /// The lane from which heads are to be read again.
+    /// The lane from which heads are to be read again, and whether a person acted since that pass began: then it is made
+    /// once more, but first to its end, so that the last lanes have their turn however often people act.
     read_again: Option<usize>,
+    once_more: bool,
     next_census: Option<Instant>,
     cursors: (u64, u64),
     counting: bool,
@@ -51,6 +54,9 @@ impl Tenure {
         }
         if let Some(from) = self.looking.read_again.take() {
             self.looking.read_again = self.lanes.read_again(from, READ_AGAIN);
+            if self.looking.read_again.is_none() && std::mem::take(&mut self.looking.once_more) {
+                self.looking.read_again = Some(0);
+            }
         }
     }
 
@@ -58,13 +64,13 @@ impl Tenure {
         let (after, cursor) = (self.looking.after, self.looking.cursor);
         let count = TAKE_JOBS.min(self.jobs_per_answer());
         let number = self.send(Call::Take { after, count, cursor }, Vec::new(), actions);
-        if cursor == 0 {
+        if self.looking.told.is_none() {
             self.looking.since = number;
         }
     }
 
-    /// One slice. A person may act between two of them: then the held keys are read again, so that no key goes on before
-    /// what came back of it is in its lane.
+    /// One slice of both. First the held keys are read to their end, then what came back until then: so no key goes on before
+    /// what came back of it is in its lane, and a look ends however fast people act. What they did meanwhile is for the next.
     pub(super) fn taken(&mut self, taken: Taken, now: Now, actions: &mut Vec<Action>) {
         self.weigh(&taken.entries);
         for entry in taken.entries {
@@ -72,23 +78,26 @@ impl Tenure {
         }
         let looking = &mut self.looking;
         looking.after = taken.last;
-        if looking.told.is_some_and(|told| told != taken.changes) {
-            looking.held.clear();
-            looking.cursor = 0;
-            looking.told = Some(taken.changes);
+        let began = *looking.told.get_or_insert(taken.changes);
+        if looking.until.is_none() {
+            looking.held.extend(taken.held);
+            looking.cursor = taken.cursor;
+            if taken.cursor != 0 {
+                return self.take(actions);
+            }
+            looking.until = Some(taken.changes);
+        }
+        if taken.more && looking.until.is_some_and(|until| looking.after < until) {
             return self.take(actions);
         }
-        looking.told = Some(taken.changes);
-        looking.held.extend(taken.held);
-        looking.cursor = taken.cursor;
-        if taken.more || taken.cursor != 0 {
-            return self.take(actions);
-        }
-        looking.under_way = false;
-        looking.told = None;
+        (looking.under_way, looking.told, looking.until) = (false, None, None);
         // At the first look nothing was in memory that could have been asked for since.
-        if looking.seen.replace(taken.changes).is_some() {
-            looking.read_again = Some(0);
+        if looking.seen.replace(began).is_some() {
+            if looking.read_again.is_some() {
+                looking.once_more = true;
+            } else {
+                looking.read_again = self.lanes.read_again(0, READ_AGAIN);
+            }
         }
         looking.heard = looking.heard.max(taken.changes);
         let held = std::mem::take(&mut looking.held);

@@ -1,7 +1,7 @@
 //! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
 
 use super::looking::Looking;
-use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Tenure};
+use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Ran, Tenure};
 use crate::partition::calls::Calls;
 use crate::partition::lanes::LaneJob;
 use gristmill_broker::{Entry, Epoch};
@@ -22,7 +22,7 @@ impl Tenure {
         actions.push(Action::Acquire { highest: self.epoch, pause });
     }
 
-    pub(super) fn acquired(&mut self, answer: Result<Epoch, ()>, actions: &mut Vec<Action>) {
+    pub(super) fn acquired(&mut self, answer: Result<Epoch, ()>, now: Now, actions: &mut Vec<Action>) {
         if self.phase != Phase::Acquiring {
             return;
         }
@@ -37,6 +37,8 @@ impl Tenure {
             Err(()) => {
                 self.phase = Phase::Idle;
                 self.yield_after = None;
+                // Nobody will ask for them, and one may hold the process closed.
+                self.drop_results(now, actions);
                 actions.push(Action::Idle { end: None, released: false });
             }
         }
@@ -69,6 +71,8 @@ impl Tenure {
         if unstarted > 0 {
             actions.push(Action::Unstarted(unstarted));
         }
+        let not_begun = self.lanes.not_begun().map(|job| (job.entry.key.clone(), job.entry.place));
+        self.not_begun.extend(not_begun);
         self.lanes.clear();
 
         self.to_settle.clear();
@@ -76,7 +80,7 @@ impl Tenure {
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
         self.outbox = Outbox::Empty;
-        self.backlog = false;
+        (self.backlog, self.full_since) = (false, None);
         self.long_runs.clear();
         self.listen(false, actions);
         actions.push(Action::Drop);
@@ -104,19 +108,36 @@ impl Tenure {
 
     /// A run of an earlier tenure has ended, and nothing is made of it: its key is free.
     pub(super) fn drop_leftover(&mut self, key: &Key, now: Now, actions: &mut Vec<Action>) {
-        if let Some(leftover) = self.leftovers.remove(key) {
+        let Some(leftover) = self.leftovers.get_mut(key) else { return };
+        let place = leftover.place;
+        // One that was given up lives, and is told once more when it has ended.
+        if !matches!(leftover.result.take(), Some(Ran::Hung(..))) {
+            self.leftovers.remove(key);
             self.lanes.unblock(key, now.instant);
-            self.alone_over(leftover.place, actions);
         }
+        self.alone_over(place, actions);
     }
 
     /// Takes over runs and results of earlier tenures whose jobs stand exactly where they stood.
     pub(super) fn adopt(&mut self, now: Now, actions: &mut Vec<Action>) {
+        for (key, place) in std::mem::take(&mut self.not_begun) {
+            let head = self.lanes.find(&key).and_then(|lane| self.lanes.head_mut(lane));
+            if let Some(job) = head.filter(|job| job.entry.place == place) {
+                job.not_interrupted();
+            }
+        }
+        // Redis knows these no more; whatever is not well with them can still be told.
+        for leftover in self.leftovers.values().filter(|leftover| leftover.acknowledged) {
+            self.lanes.seat_again((*leftover.entry).clone(), now.instant);
+        }
         let mut adopted = Vec::new();
         for (key, leftover) in &self.leftovers {
             let Some(lane) = self.lanes.find(key) else { continue };
             let stands = self.lanes.head_of(lane);
             if stands.is_some_and(|job| job.entry.place == leftover.place && job.turn() == leftover.turn) {
+                if let Some(job) = self.lanes.head_mut(lane) {
+                    job.not_interrupted();
+                }
                 self.lanes.adopt(lane);
                 self.lanes.unblock(key, now.instant);
                 adopted.push((key.clone(), lane));
@@ -131,7 +152,11 @@ impl Tenure {
                 self.ended(run, now, actions);
             }
         }
-        // A result that fits no head is dropped, and its key is free.
+        self.drop_results(now, actions);
+    }
+
+    /// A result that fits no head is dropped, and its key is free.
+    fn drop_results(&mut self, now: Now, actions: &mut Vec<Action>) {
         let free: Vec<Key> =
             self.leftovers.iter().filter(|(_, l)| l.result.is_some()).map(|(key, _)| key.clone()).collect();
         for key in free {

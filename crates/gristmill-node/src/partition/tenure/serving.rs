@@ -6,8 +6,10 @@ use crate::partition::lanes::weight;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::{Call, Entry};
 use gristmill_job::Place;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+/// How long a full window may stand still.
+const LONG_FULL: Duration = Duration::from_millis(50);
 /// Jobs of the first claim, and of the first slice of recover, of this process.
 const FIRST_JOBS: usize = 8;
 
@@ -63,6 +65,7 @@ impl Tenure {
             self.outbox = Outbox::UnderWay { more: false };
             actions.push(Action::Forward);
         }
+        self.make_room(now, actions);
         let count = self.room();
         if (self.news || self.rung.is_some()) && !self.claiming && count > 0 {
             self.claiming = true;
@@ -70,6 +73,23 @@ impl Tenure {
             self.send(Call::Claim { count }, Vec::new(), actions);
         }
         self.listen(count > 0 && !self.backlog, actions);
+    }
+
+    /// Where the window stays full and nothing of it ends, the jobs that wait behind slow ones of their keys are parked. While
+    /// jobs end, they make room by themselves, and reading followers again would cost more.
+    fn make_room(&mut self, now: Now, actions: &mut Vec<Action>) {
+        if self.room() > 0 || self.claiming {
+            self.full_since = None;
+            return;
+        }
+        let since = *self.full_since.get_or_insert(now.instant);
+        if now.instant >= since + LONG_FULL {
+            self.full_since = None;
+            self.lanes.park_followers();
+            self.news = true;
+        } else {
+            actions.push(Action::WakeAt(since + LONG_FULL));
+        }
     }
 
     /// How many jobs may be claimed: none while the window is fuller than one claim leaves it worth while.
@@ -141,13 +161,18 @@ impl Tenure {
         if !places.is_empty() {
             actions.push(Action::HandedBack(places.len()));
         }
+        let unstarted = self.lanes.unstarted();
+        if unstarted > 0 {
+            actions.push(Action::Unstarted(unstarted));
+        }
         self.phase = Phase::Releasing { why };
         self.send(Call::Release, Vec::new(), actions);
     }
 
     /// The last act before exit: lays everything down and releases, also what still runs (it cannot be stopped).
     pub(crate) fn abandon(&mut self, actions: &mut Vec<Action>) -> usize {
-        let running = self.lanes.running().count() + self.leftovers.len();
+        let alive = self.leftovers.values().filter(|leftover| leftover.result.is_none()).count();
+        let running = self.lanes.running().count() + alive;
         if matches!(self.phase, Phase::Serving | Phase::Yielding { .. }) {
             self.lanes.stop_running();
             self.release(Why::Drain, actions);

@@ -38,11 +38,16 @@ impl Tenure {
                     self.leftovers.remove(&run.entry.key);
                     lane = adopted;
                 }
-                None if building && !leftover.acknowledged => {
-                    leftover.result = Some(run.ran);
+                None if building => {
+                    // The slot of one that asks is not kept meanwhile.
+                    let asks = matches!(run.ran, Ran::Asks(..));
+                    leftover.result = Some(if asks { Ran::NotStarted } else { run.ran });
                     return;
                 }
-                None => return self.drop_leftover(&run.entry.key, now, actions),
+                None => {
+                    leftover.result = Some(run.ran);
+                    return self.drop_leftover(&run.entry.key, now, actions);
+                }
             }
         } else if run.epoch != self.epoch {
             return;
@@ -141,6 +146,7 @@ impl Tenure {
     ) {
         self.settling_calls = self.settling_calls.saturating_sub(1);
         let Call::Settle(settles) = &*sent.call else { return };
+        self.full_since = None;
         let (mut done, mut disagreement) = (0, false);
         let (mut runs, instant) = (Vec::new(), now.instant);
         for ((settle, settled), on_answer) in settles.iter().zip(jobs).zip(sent.lanes) {

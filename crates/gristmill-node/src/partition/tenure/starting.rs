@@ -89,6 +89,7 @@ impl Tenure {
             attempt: job.entry.state.attempts() + 1,
             entry: job.entry.clone(),
             alone: matches!(how, Some(How::Alone | How::LookAlone)),
+            acknowledged: job.acknowledged,
             reconcile: matches!(how, Some(How::Look | How::LookAlone)),
             first: None,
             slot: None,

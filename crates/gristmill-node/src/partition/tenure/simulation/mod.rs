@@ -24,6 +24,12 @@ struct Faults {
     retry: bool,
     /// Jobs die, and hold their keys; a person brings them back.
     dies: bool,
+    /// The jobs of one key are of a kind that asks a person after an interrupted run.
+    asks: bool,
+    /// Runs hold their threads and are given up.
+    hangs: bool,
+    /// A person wakes jobs that wait, and passes over the last of a key.
+    acts: bool,
 }
 
 impl World {
@@ -94,7 +100,7 @@ impl World {
     }
 
     fn settled(&self) -> bool {
-        let waits = |letter: &DeadLetter| letter.reason == DeadReason::Permanent;
+        let waits = |letter: &DeadLetter| world::comes_back(letter.reason);
         self.model.partitions(&self.queue)[0].ready == 0
             && self.model.returned(&self.keys).is_empty()
             && !self.letters().iter().any(waits)
@@ -142,6 +148,9 @@ impl World {
             failover: false,
             retry: false,
             dies: false,
+            asks: false,
+            hangs: false,
+            acts: false,
         };
         self.late.clear();
         for node in &mut self.nodes {
@@ -190,6 +199,9 @@ const NONE: Faults = Faults {
     failover: false,
     retry: false,
     dies: false,
+    asks: false,
+    hangs: false,
+    acts: false,
 };
 
 fn simulate(faults: Faults) {
@@ -256,6 +268,9 @@ fn everything_at_once() {
         failover: true,
         retry: true,
         dies: true,
+        asks: false,
+        hangs: true,
+        acts: true,
     });
 }
 
@@ -307,6 +322,34 @@ fn what_came_back_from_the_dead_runs_before_the_newer_jobs_of_its_key() {
     simulate(Faults { dies: true, ..NONE });
     simulate(Faults { dies: true, handover: true, retry: true, ..NONE });
     simulate(Faults { dies: true, crash: true, expiry: true, lost: true, reconnect: true, ..NONE });
+}
+
+#[test]
+fn a_run_that_may_not_be_repeated_goes_to_a_person_once_it_was_interrupted() {
+    let asks = Faults { asks: true, ..NONE };
+    simulate(asks);
+    simulate(Faults { reconnect: true, lost: true, ..asks });
+    simulate(Faults { retry: true, dies: true, handover: true, ..asks });
+    simulate(Faults {
+        crash: true,
+        expiry: true,
+        handover: true,
+        reconnect: true,
+        lost: true,
+        retry: true,
+        ..asks
+    });
+}
+
+#[test]
+fn runs_that_hang_and_people_who_act() {
+    let hangs = Faults { hangs: true, retry: true, ..NONE };
+    let acts = Faults { acts: true, retry: true, ..NONE };
+    simulate(hangs);
+    simulate(acts);
+    simulate(Faults { lost: true, reconnect: true, dies: true, handover: true, acts: true, ..hangs });
+    simulate(Faults { expiry: true, crash: true, asks: true, ..hangs });
+    poisoned(&[(1, 2)], Faults { handover: true, lost: true, acts: true, ..hangs });
 }
 
 #[test]

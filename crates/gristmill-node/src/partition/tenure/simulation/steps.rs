@@ -1,10 +1,11 @@
 //! What may happen next in the world: one small step each, in any order.
 
-use super::world::{TRUST, TTL, World, ended};
+use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::replay::{Replay, Replayed};
+use gristmill_broker::skip::{Skip, WaitsFor};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Effects, ErrorClass, Failure};
 
@@ -68,7 +69,8 @@ impl World {
             self.tell(n, Event::Ended(vec![ended(run, Ran::Asks(first, slot))]));
             return;
         }
-        let beside = self.nodes[n].running.iter().find(|other| other.entry.key == run.entry.key);
+        let mut alive = self.nodes[n].running.iter().chain(&self.nodes[n].hung);
+        let beside = alive.find(|other| other.entry.key == run.entry.key);
         assert!(beside.is_none(), "two runs of {} in one process: {beside:?} and {run:?}", run.entry.key);
         if !self.failed_over {
             let view = &self.model.partitions(&self.queue)[0];
@@ -76,6 +78,11 @@ impl World {
             assert_eq!(owner, (self.nodes[n].incarnation.as_str(), run.epoch.0), "a start without the lease");
         }
         self.starts += 1;
+        let kind = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().kind.to_owned();
+        if self.faults_at_first.asks && kind == "asks" {
+            let first = self.once.insert((run.entry.place, run.turn));
+            assert!(first, "run twice without a person: {run:?}\n{}", self.log.join("\n"));
+        }
         if run.alone {
             assert!(
                 self.nodes[n].running.is_empty(),
@@ -99,8 +106,11 @@ impl World {
             let key = gristmill_job::Key::from_stored(letter.key.clone().into());
             self.model.release_key(&self.keys, &key, None);
         }
+        if self.faults.acts {
+            self.act();
+        }
         let dead = dead.into_iter();
-        let mut mine: Vec<_> = dead.filter(|(_, letter)| letter.reason == DeadReason::Permanent).collect();
+        let mut mine: Vec<_> = dead.filter(|(_, letter)| comes_back(letter.reason)).collect();
         if !mine.is_empty() {
             let at = usize::try_from(self.rng.below(mine.len() as u64)).unwrap();
             let (id, letter) = mine.swap_remove(at);
@@ -109,6 +119,22 @@ impl World {
             assert_eq!(self.model.replay(&self.keys, std::slice::from_ref(&replay)), [Replayed::Replayed]);
             assert_eq!(self.model.replay(&self.keys, &[replay]), [Replayed::Gone]);
         }
+    }
+
+    /// A job that waits is to run now; or is passed over, where nothing newer of its key could overtake it then.
+    fn act(&mut self) {
+        let now = self.now;
+        let states = self.model.states(&self.keys);
+        let Some((place, _)) = states.into_iter().find(|(_, line)| line.due_ms > now) else { return };
+        let key = gristmill_job::Key::new("nobody").unwrap();
+        let last = place.seq >= (VERSIONS - 1) * KEYS as u64;
+        let done = if last && self.rng.one_in(2) {
+            let skip = Skip { key, waits_for: WaitsFor::Job(place) };
+            format!("{:?}", self.model.skip(&self.keys, 1_000_000, &skip))
+        } else {
+            format!("{:?}", self.model.release_key(&self.keys, &key, Some(place)))
+        };
+        self.log.push(format!("{now} a person acts on {place}: {done}"));
     }
 
     /// Nothing runs any more: whoever asked to be alone may run.
@@ -130,6 +156,10 @@ impl World {
     }
 
     pub(super) fn step_end(&mut self, n: usize) {
+        if !self.nodes[n].hung.is_empty() && self.rng.one_in(5) {
+            let run = self.nodes[n].hung.remove(0);
+            return self.tell(n, Event::Ended(vec![ended(run, Ran::Stopped)]));
+        }
         if self.nodes[n].running.is_empty() {
             return;
         }
@@ -143,7 +173,10 @@ impl World {
             kind: None,
             options: None,
         };
-        let ran = if self.faults.dies && self.rng.one_in(8) {
+        let ran = if self.faults.hangs && self.rng.one_in(10) {
+            self.nodes[n].hung.push(run.clone());
+            Ran::Hung("it holds its thread".into(), facts)
+        } else if self.faults.dies && self.rng.one_in(8) {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Permanent, vec!["x".into()])), facts)
         } else if self.faults.retry && self.rng.one_in(4) {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)

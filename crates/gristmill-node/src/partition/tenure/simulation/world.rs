@@ -2,13 +2,14 @@
 
 use super::Faults;
 use crate::partition::lanes::{Holding, LaneId};
-use crate::partition::policy::Policy;
+use crate::partition::policy::{Policy, Rules};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::model::Model;
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
-use gristmill_job::{ContentType, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis};
+use gristmill_handler::{Redelivery, Rule};
+use gristmill_job::{ContentType, DeadReason, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis};
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -18,6 +19,13 @@ pub(super) const TTL: Duration = Duration::from_millis(1000);
 pub(super) const TRUST: u64 = 700;
 pub(super) const KEYS: usize = 3;
 pub(super) const VERSIONS: u64 = 6;
+/// The key whose jobs are of the kind `asks`.
+const ASKS: usize = 1;
+
+/// Whether a person brings such a letter back.
+pub(super) fn comes_back(reason: DeadReason) -> bool {
+    matches!(reason, DeadReason::Permanent | DeadReason::Review | DeadReason::Skipped)
+}
 
 /// A call on its way to the store.
 pub(super) struct Request {
@@ -39,6 +47,8 @@ pub(super) struct SimNode {
     pub(super) loads: Vec<(Epoch, LaneId, Vec<Place>)>,
     pub(super) queued: Vec<Run>,
     pub(super) running: Vec<Run>,
+    /// Given up, and alive.
+    pub(super) hung: Vec<Run>,
     pub(super) gate: Option<Epoch>,
     /// The job that asked to run alone, and whether it may.
     pub(super) alone: Option<(Place, bool)>,
@@ -53,6 +63,8 @@ pub(super) struct SimNode {
 pub(super) struct World {
     pub(super) rng: SplitMix64,
     pub(super) faults: Faults,
+    /// What `faults` was before they stopped.
+    pub(super) faults_at_first: Faults,
     pub(super) model: Model,
     pub(super) snapshot: Model,
     pub(super) now: u64,
@@ -64,6 +76,8 @@ pub(super) struct World {
     pub(super) late: Vec<Request>,
     pub(super) starts: u64,
     pub(super) loads: u64,
+    /// Runs that may not be repeated, by place and turn.
+    pub(super) once: HashSet<(Place, u32)>,
     /// Jobs that kill their process, by key and version.
     pub(super) poison: Vec<(String, u64)>,
     /// How often they did.
@@ -83,7 +97,8 @@ impl World {
         let keys = Arc::new(queue.partition(0));
         for version in 1..=VERSIONS {
             for key in 0..KEYS {
-                let job = NewJob::from_bytes("k", format!("key{key}"), vec![1], ContentType::Json).unwrap();
+                let kind = if key == ASKS { "asks" } else { "k" };
+                let job = NewJob::from_bytes(kind, format!("key{key}"), vec![1], ContentType::Json).unwrap();
                 let job = job.with_version(version);
                 // Some with ids of their own.
                 let job = if key == 0 { job.with_id(&format!("{key}:{version}")).unwrap() } else { job };
@@ -94,6 +109,7 @@ impl World {
         let mut world = Self {
             rng: SplitMix64::new(seed),
             faults,
+            faults_at_first: faults,
             snapshot: model.clone(),
             model,
             now: 1_000_000,
@@ -104,6 +120,7 @@ impl World {
             late: Vec::new(),
             starts: 0,
             loads: 0,
+            once: HashSet::new(),
             poison: Vec::new(),
             deaths: 0,
             kills: 0,
@@ -130,6 +147,7 @@ impl World {
             census_every: Duration::from_millis(150),
             policy: Policy {
                 hold: true,
+                rules: if self.faults_at_first.asks { Rules::new(rule) } else { Rules::default() },
                 ..Policy::with(
                     RetryPolicy::exponential(Duration::from_millis(50))
                         .with_bounds(Duration::ZERO, Duration::from_millis(200))
@@ -150,6 +168,7 @@ impl World {
             loads: Vec::new(),
             queued: Vec::new(),
             running: Vec::new(),
+            hung: Vec::new(),
             gate: None,
             alone: None,
             slots: Vec::new(),
@@ -313,6 +332,11 @@ impl World {
             }
         }
     }
+}
+
+fn rule(envelope: &[u8]) -> Rule {
+    let asks = gristmill_job::Envelope::decode(envelope, 1 << 20).unwrap().kind == "asks";
+    Rule { redelivery: if asks { Redelivery::Review } else { Redelivery::Rerun }, ..Rule::default() }
 }
 
 pub(super) fn ended(run: Run, ran: Ran) -> Ended {
