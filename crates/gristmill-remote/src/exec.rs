@@ -167,7 +167,8 @@ impl Exec {
             (Some(code), _) => format!("{} ended with exit code {}", self.name(), exit::named(low(code))),
             (None, signal) => format!("{} was killed by signal {}", self.name(), signal.unwrap_or_default()),
         };
-        if patience.killed {
+        // One that was done just before is done.
+        if patience.killed && !status.success() {
             let limit = patience.limits.hard.as_millis();
             return Err(Ended {
                 text: format!("{} was killed at its hard limit of {limit} ms", self.name()),

@@ -9,7 +9,7 @@ use crate::answer;
 use crate::exec::group::{Group, Streams};
 use crate::exec::tail::{self, Tail};
 use crate::exec::{Act, Asked, Exec, Patience};
-use crate::outcome::{Outcome, Said};
+use crate::outcome::Said;
 use crate::serve::Job;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -23,6 +23,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
 
 /// How long a process may take to leave once its standard input is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -133,10 +134,7 @@ impl Lines {
                     Err(ended) => {
                         let said = Said::new(format!("{} and had not answered", ended.text)).because(stderr);
                         match ended.outcome {
-                            Some(outcome @ (Outcome::Transient | Outcome::Permanent | Outcome::Review)) => {
-                                outcome.end(said, None)
-                            }
-                            Some(_) => Err(HandlerError::unknown(said)),
+                            Some(outcome) => outcome.end(said, None),
                             None => Err(HandlerError::timeout(said)),
                         }
                     }
@@ -145,9 +143,9 @@ impl Lines {
         }
     }
 
-    /// Every idle process, each with its end.
-    pub(crate) fn dismiss(&self) -> Vec<impl Future<Output = ()> + use<>> {
-        let farewell = |process| async move { drop(farewell(process).await) };
+    /// Says farewell to every idle process at once.
+    pub(crate) fn dismiss(&self) -> Vec<JoinHandle<()>> {
+        let farewell = |process| tokio::spawn(async move { drop(farewell(process).await) });
         self.idle().drain(..).map(farewell).collect()
     }
 

@@ -86,8 +86,8 @@ impl Remote {
                 closing.extend(lines.dismiss());
             }
         }
-        for process in closing {
-            process.await;
+        for farewell in closing {
+            let _ = farewell.await;
         }
     }
 }

@@ -3,7 +3,8 @@
 use crate::fixture::{Folder, Kind, all_gone, job, lives, ms, said, sh, told, within};
 use gristmill_handler::Answer;
 use gristmill_job::{ContentType, EntityChange, NewJob};
-use gristmill_remote::{Form, KindConfig};
+use gristmill_remote::exec::exit::ExitTable;
+use gristmill_remote::{Form, KindConfig, Way};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -114,6 +115,17 @@ async fn a_process_that_dies_or_is_out_of_step_costs_its_job_and_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_kind_may_say_otherwise_of_exit_codes_here_too() {
+    let folder = Folder::new("override");
+    let mut config = loop_of(&folder, "exit 3");
+    if let Way::Exec(exec) = &mut config.way {
+        exec.exit = ExitTable::new(&["3=discard".into()]).unwrap();
+    }
+    let (outcome, text) = Kind::new(config).ask().await;
+    assert!(outcome == "discarded" && text.contains("exit code 3 and had not answered"), "{outcome} {text}");
+}
+
+#[tokio::test]
 async fn an_answer_too_many_is_not_taken_for_the_next_jobs() {
     let folder = Folder::new("twice");
     let kind = Kind::new(loop_of(&folder, &format!("{DONE}; {DONE}")));
@@ -210,16 +222,19 @@ async fn there_are_as_many_processes_as_runs_at_a_time_and_no_more() {
 }
 
 #[tokio::test]
-async fn one_that_will_not_leave_is_killed() {
+async fn those_that_will_not_leave_are_killed() {
     let folder = Folder::new("stays");
     let pids = folder.path("pids");
     let script = format!(
         r#"trap '' TERM; echo $$ >>{pids}; read -r line; echo '{{"id":"a1"}}'; while :; do sleep 1; done"#
     );
     let kind = Kind::new(sh(Form::Lines, &script));
-    assert_eq!(kind.ask().await.0, "done");
+    let all = tokio::join!(kind.ask(), kind.ask(), kind.ask(), kind.ask());
+    assert!([all.0, all.1, all.2, all.3].iter().all(said("done")));
+    let pids = folder.lines("pids", 4).await;
     let began = Instant::now();
     kind.close().await;
-    assert!(began.elapsed() >= ms(1900) && began.elapsed() < ms(9000), "{:?}", began.elapsed());
-    all_gone(&folder.lines("pids", 1).await).await;
+    // All of them in the same two seconds.
+    assert!(began.elapsed() >= ms(1900) && began.elapsed() < ms(6000), "{:?}", began.elapsed());
+    all_gone(&pids).await;
 }
