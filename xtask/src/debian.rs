@@ -49,6 +49,18 @@ pub(crate) fn c_compiler() -> Result<(), Failure> {
     install(&["gcc", "libc6-dev"], "a C compiler is needed to build TLS")
 }
 
+/// Python with its standard library, in which the examples of handlers without Rust are written. Whether it is there.
+pub(crate) fn python() -> bool {
+    let works = || child::answer("python3", &["-c", "import http.server, sqlite3"]).is_some();
+    if works() {
+        return true;
+    }
+    if let Err(failure) = install(&["python3"], "Python is needed to test the examples in it") {
+        eprintln!("xtask: MISSING Python 3: {}", failure.text.unwrap_or_default());
+    }
+    works()
+}
+
 fn way() -> Option<Way> {
     if child::answer("id", &["-u"]).as_deref() == Some("0") {
         return Some(Way::Root);

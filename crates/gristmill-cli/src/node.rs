@@ -14,8 +14,10 @@ use crate::output;
 use crate::settings::Settings;
 use gristmill_handler::Registry;
 use gristmill_node::{DrainReport, Node, NodeConfig, NodeError, SPARE_THREADS};
+use gristmill_remote::Remote;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::Instant;
 
 /// What the plain program says, which has no handlers.
 const NO_HANDLERS: &str = "\
@@ -27,7 +29,10 @@ Handlers come from a program of your own, twenty lines long:
     }
 
 It has this same command line: `your-program node --queues orders:64`. The README begins with a whole one;
-`gristmill dev` runs a node with handlers for trying things.";
+`gristmill dev` runs a node with handlers for trying things. Or from settings alone, in any language:
+
+    [kinds.\"price.changed\"]
+    http = \"https://shop.example/jobs/price\"   # or: exec = [\"python3\", \"handler.py\"]";
 
 /// How a node left.
 #[derive(Debug)]
@@ -44,14 +49,16 @@ pub enum Left {
 
 /// The command.
 pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Failure> {
-    // Before the settings: whoever has no handlers should not be told to name queues first.
+    let remote = settings.remote()?;
+    let registry = remote.add_to(registry);
+    // Before the other settings: whoever has no handlers should not be told to name queues first.
     check(&registry)?;
-    serve(settings.node()?, registry)
+    serve(settings.node()?, registry, &remote)
 }
 
 /// Runs until a signal and prints the one line that says how the drain went.
-pub(crate) fn serve(config: NodeConfig, registry: Registry) -> Result<End, Failure> {
-    match run(config, registry)? {
+pub(crate) fn serve(config: NodeConfig, registry: Registry, remote: &Remote) -> Result<End, Failure> {
+    match run_with(config, registry, remote)? {
         Left::Drained(report) => {
             output::print(&report.to_string())?;
             Ok(if report.abandoned == 0 { End::Done } else { End::Abandoned })
@@ -78,6 +85,11 @@ pub(crate) fn serve(config: NodeConfig, registry: Registry) -> Result<End, Failu
 /// # Errors
 /// [`Failure`] where settings, handlers or queues cannot be, or the system refuses threads.
 pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
+    run_with(config, registry, &Remote::default())
+}
+
+/// The same, with the kinds in the registry that others serve.
+fn run_with(config: NodeConfig, registry: Registry, remote: &Remote) -> Result<Left, Failure> {
     check(&registry)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from) + SPARE_THREADS;
     let handlers = Builder::new_multi_thread()
@@ -86,7 +98,7 @@ pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
         .thread_name("gristmill-node")
         .build()?;
     let control = Builder::new_current_thread().enable_all().build()?;
-    let left = control.block_on(until_left(&handlers, config, registry));
+    let left = control.block_on(until_left(&handlers, config, registry, remote));
     handlers.shutdown_background();
     left
 }
@@ -98,7 +110,12 @@ fn check(registry: &Registry) -> Result<(), Failure> {
     }
 }
 
-async fn until_left(handlers: &Runtime, config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
+async fn until_left(
+    handlers: &Runtime,
+    config: NodeConfig,
+    registry: Registry,
+    remote: &Remote,
+) -> Result<Left, Failure> {
     let mut signals = Signals::listen()?;
     let allowed = config.drain_window + config.drain_grace;
     let kinds = registry.kinds().collect::<Vec<_>>().join(", ");
@@ -114,6 +131,7 @@ async fn until_left(handlers: &Runtime, config: NodeConfig, registry: Registry) 
         failure = node.failure() => Some(failure),
         () = signals.next() => None,
     };
+    let by = Instant::now() + allowed;
     let drain = async {
         match failure {
             // Nothing of it can be trusted to finish: straight to the hard stop.
@@ -121,7 +139,12 @@ async fn until_left(handlers: &Runtime, config: NodeConfig, registry: Registry) 
             None => Left::Drained(node.drain(signals.next()).await),
         }
     };
-    Ok(tokio::time::timeout(allowed, drain).await.unwrap_or(Left::Overdue))
+    let left = tokio::time::timeout_at(by, drain).await.unwrap_or(Left::Overdue);
+    // Processes that stay belong to the other runtime, whose threads may all be held: no longer than the rest of the time.
+    let remote = remote.clone();
+    let closed = handlers.spawn(async move { remote.close().await });
+    let _ = tokio::time::timeout_at(by, closed).await;
+    Ok(left)
 }
 
 fn refused(error: NodeError) -> Failure {

@@ -5,12 +5,14 @@
 //!   came and from where;
 //! * `redis`: the address, its password and certificates;
 //! * `queue`: what may be said for all queues and otherwise for one;
+//! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
 //!
 //! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
 //! the list of what is known.
 
 mod check;
+mod kinds;
 mod layers;
 mod queue;
 mod redis;
@@ -23,6 +25,7 @@ use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
 use gristmill_job::{JobLimits, QueueName};
 use gristmill_node::{NodeConfig, QueueConfig};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -47,10 +50,17 @@ pub struct Settings {
     seen: SeenSection,
     retry: RetrySection,
     queue: queue::QueueSection,
+    remote: kinds::RemoteSection,
+    /// Read by their whole keys, below.
+    #[serde(default, rename = "kinds")]
+    _kinds: IgnoredAny,
     log: LogSection,
     /// What is said for one queue alone, by its whole key.
     #[serde(skip)]
     of_queues: BTreeMap<String, config::ValueKind>,
+    /// The same for one kind.
+    #[serde(skip)]
+    of_kinds: BTreeMap<String, config::ValueKind>,
     #[serde(skip)]
     origins: BTreeMap<String, String>,
 }
@@ -208,11 +218,12 @@ impl Settings {
     /// Every unknown key and wrong value at once.
     pub fn load(layers: &Layers) -> Result<Self, SettingsError> {
         let merged = layers.merge()?;
-        let check::Checked { origins, of_queues } = check::check(&merged)?;
+        let check::Checked { origins, of_queues, of_kinds } = check::check(&merged)?;
         let mut settings: Self =
             merged.try_deserialize().map_err(|error| Fault::Layer(format!("the settings: {error}")))?;
         settings.origins = origins;
         settings.of_queues = of_queues;
+        settings.of_kinds = of_kinds;
         settings.log_format()?;
         crate::logging::filter(&settings.log.level)
             .map_err(|why| settings.wrong("log.level", format!("a level or directives ({why})"), None))?;
@@ -375,3 +386,7 @@ impl fmt::Debug for Settings {
 #[cfg(test)]
 #[path = "settings/settings_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "settings/kinds_tests.rs"]
+mod kinds_tests;

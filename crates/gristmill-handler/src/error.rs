@@ -53,6 +53,11 @@ impl HandlerError {
         Self::of(ErrorClass::Unknown, error.into())
     }
 
+    /// What was to answer did not in time, and was given up: an attempt like any other.
+    pub fn timeout(error: impl Into<Boxed>) -> Self {
+        Self::of(ErrorClass::Timeout, error.into())
+    }
+
     /// Of the class that the error itself names.
     pub fn classified<E: Classify>(error: E) -> Self {
         Self::of(error.class(), error.into())

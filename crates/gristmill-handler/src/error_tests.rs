@@ -94,3 +94,9 @@ fn an_error_that_writes_without_end_is_stopped() {
     }
     assert!(capped(Endless).len() < MAX_ERROR_BYTES + 10);
 }
+
+#[test]
+fn a_timeout_is_an_attempt_of_its_own_class() {
+    let failure = HandlerError::timeout("no answer within 5 ms").into_failure(&[]);
+    assert_eq!(failure, Failure::new(ErrorClass::Timeout, vec!["no answer within 5 ms".into()]));
+}

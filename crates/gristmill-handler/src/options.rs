@@ -21,6 +21,8 @@ pub struct KindOptions {
     retry: Option<RetryPolicy>,
     soft_limit: Option<Duration>,
     hard_limit: Option<Duration>,
+    /// Soft and hard, where the handler keeps them itself.
+    pub(crate) kept_limits: Option<(Option<Duration>, Duration)>,
 }
 
 impl KindOptions {
@@ -49,6 +51,14 @@ impl KindOptions {
     #[must_use]
     pub fn hard_limit(mut self, limit: Duration) -> Self {
         self.hard_limit = Some(limit);
+        self
+    }
+
+    /// Limits that the handler keeps itself, since it knows better when its work begins. People are told of them; the
+    /// node does nothing about them.
+    #[must_use]
+    pub fn keeps_limits(mut self, soft: Option<Duration>, hard: Duration) -> Self {
+        self.kept_limits = Some((soft, hard));
         self
     }
 

@@ -221,7 +221,8 @@ impl Registry {
         let describe = |(kind, served): (&&'static str, &Served)| {
             let Rule { redelivery, delivery, crash_budget, .. } = self.rule_of(kind, served);
             let options = served.options.as_deref();
-            let (soft, hard) = options.map(KindOptions::limits).unwrap_or_default();
+            let kept = options.and_then(|options| options.kept_limits).map(|(soft, hard)| (soft, Some(hard)));
+            let (soft, hard) = kept.or_else(|| options.map(KindOptions::limits)).unwrap_or_default();
             let policy = options.and_then(KindOptions::retry_policy);
             KindDescription {
                 kind: (*kind).to_owned(),

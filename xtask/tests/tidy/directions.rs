@@ -25,6 +25,8 @@ const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-handler", May::Only(&["gristmill-job"])),
     ("gristmill-node", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     ("gristmill-postgres", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
+    // Handlers like any other, whoever runs them.
+    ("gristmill-remote", May::Only(&["gristmill-job", "gristmill-handler"])),
     (
         "gristmill-cli",
         May::Only(&[
@@ -33,6 +35,7 @@ const DIRECTIONS: &[(&str, May)] = &[
             "gristmill-handler",
             "gristmill-node",
             "gristmill-postgres",
+            "gristmill-remote",
         ]),
     ),
     (

@@ -1,7 +1,7 @@
 //! Every key known and every value of its type. What is known, and of which type, is read from the built-in defaults.
 
 use super::layers::{self, BUILT_IN, PREFIX, SEPARATOR};
-use super::{Fault, SettingsError, queue};
+use super::{Fault, SettingsError, kinds, queue};
 use config::{Config, Source, Value, ValueKind};
 use std::collections::BTreeMap;
 
@@ -14,6 +14,8 @@ pub(super) struct Checked {
     pub(super) origins: BTreeMap<String, String>,
     /// What is said for one queue alone, by its key.
     pub(super) of_queues: BTreeMap<String, ValueKind>,
+    /// What is said for one kind alone, by its key.
+    pub(super) of_kinds: BTreeMap<String, ValueKind>,
 }
 
 /// Complains about everything at once.
@@ -29,33 +31,69 @@ pub(super) fn check(merged: &Config) -> Result<Checked, SettingsError> {
     flatten("", read(merged)?, &mut given);
 
     let mut faults = Vec::new();
-    let (mut origins, mut of_queues) = (BTreeMap::new(), BTreeMap::new());
+    let (mut origins, mut of_queues, mut of_kinds) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for (key, value) in given {
         let origin = spelled(&key, value.origin());
-        let general = queue::general(&key).filter(|_| !known.contains_key(&key));
-        match known.get(general.as_ref().unwrap_or(&key)) {
-            Some(default) => {
-                if let Err((expected, got)) = fits(&key, &default.kind, &value.kind) {
-                    faults.push(Fault::WrongValue { key, expected, got, origin });
-                } else {
-                    if general.is_some() {
-                        of_queues.insert(key.clone(), value.kind);
-                    }
-                    origins.insert(key, origin);
+        let like = Like::of(&key, &known);
+        match like.as_ref().map(|like| fits(&key, &like.default, &value.kind)) {
+            Some(Ok(())) => {
+                match like.map(|like| like.whose) {
+                    Some(Whose::Queue) => drop(of_queues.insert(key.clone(), value.kind)),
+                    Some(Whose::Kind) => drop(of_kinds.insert(key.clone(), value.kind)),
+                    Some(Whose::All) | None => {}
                 }
+                origins.insert(key, origin);
             }
-            None if known.keys().any(|known| known.starts_with(&format!("{key}."))) => {
+            Some(Err((expected, got))) => faults.push(Fault::WrongValue { key, expected, got, origin }),
+            None if known.keys().any(|known| known.starts_with(&format!("{key}."))) || key == "kinds" => {
                 let (expected, got) =
                     ("a section with settings of its own".into(), kind_of(&value.kind).to_owned());
                 faults.push(Fault::WrongValue { key, expected, got, origin });
             }
             None => {
-                let suggestion = nearest(&key, known.keys());
+                let suggestion = match kinds::parts(&key) {
+                    Some((name, _)) => nearest(&key, of_kind(name, &known).iter()),
+                    None => nearest(&key, known.keys()),
+                };
                 faults.push(Fault::UnknownKey { key, origin, suggestion });
             }
         }
     }
-    if faults.is_empty() { Ok(Checked { origins, of_queues }) } else { Err(SettingsError { faults }) }
+    if faults.is_empty() {
+        Ok(Checked { origins, of_queues, of_kinds })
+    } else {
+        Err(SettingsError { faults })
+    }
+}
+
+/// The setting whose form a key has.
+struct Like {
+    default: ValueKind,
+    whose: Whose,
+}
+
+/// For whom a setting is said.
+enum Whose {
+    All,
+    Queue,
+    Kind,
+}
+
+impl Like {
+    fn of(key: &str, known: &BTreeMap<String, Value>) -> Option<Self> {
+        let like = |key: &str, whose| known.get(key).map(|value| Self { default: value.kind.clone(), whose });
+        if let Some((_, setting)) = kinds::parts(key) {
+            let own = kinds::own(setting).map(|default| Self { default, whose: Whose::Kind });
+            return own.or_else(|| like(&format!("remote.{setting}"), Whose::Kind));
+        }
+        like(key, Whose::All).or_else(|| like(&queue::general(key)?, Whose::Queue))
+    }
+}
+
+/// Every key there may be for one kind.
+fn of_kind(name: &str, known: &BTreeMap<String, Value>) -> Vec<String> {
+    let general = known.keys().filter_map(|key| key.strip_prefix("remote."));
+    general.chain(kinds::OWN).map(|setting| format!("kinds.{name}.{setting}")).collect()
 }
 
 /// Leaves by their full key. An empty section has none.
@@ -64,10 +102,22 @@ fn flatten(section: &str, table: config::Map<String, Value>, leaves: &mut BTreeM
         let key = if section.is_empty() { name } else { format!("{section}.{name}") };
         match value.kind {
             ValueKind::Table(table) => flatten(&key, table, leaves),
+            // A name with dots has two spellings, a table of that name and tables in tables: the later layer wins.
+            _ if leaves.get(&key).is_some_and(|there| layer(there) > layer(&value)) => {}
             _ => {
                 leaves.insert(key, value);
             }
         }
+    }
+}
+
+/// How late a layer the value is from.
+fn layer(value: &Value) -> u8 {
+    match value.origin() {
+        None => 0,
+        Some("the environment") => 2,
+        Some(origin) if origin == "dev" || origin.starts_with("--") => 3,
+        Some(_) => 1,
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn config(settings: &Settings) -> Result<RedisConfig, SettingsError> 
 }
 
 /// The text of a file that holds one secret; a line end behind it does not belong to it.
-fn secret(settings: &Settings, key: &str, path: &str) -> Result<String, SettingsError> {
+pub(super) fn secret(settings: &Settings, key: &str, path: &str) -> Result<String, SettingsError> {
     let text = fs::read_to_string(path).map_err(|error| unreadable(settings, key, path, &error))?;
     let text = text.trim_end_matches(['\n', '\r']);
     if text.is_empty() || text.contains('\n') {
@@ -76,7 +76,7 @@ fn secret(settings: &Settings, key: &str, path: &str) -> Result<String, Settings
     Ok(text.to_owned())
 }
 
-fn unreadable(settings: &Settings, key: &str, path: &str, error: &std::io::Error) -> Fault {
+pub(super) fn unreadable(settings: &Settings, key: &str, path: &str, error: &std::io::Error) -> Fault {
     settings.wrong(key, "a file that can be read".into(), Some(format!("{path:?}: {error}")))
 }
 

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A folder of one test, removed at its end.
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(test: &str) -> Self {
+    pub(super) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("gristmill-settings-{test}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    fn file(&self, name: &str, text: &str) -> PathBuf {
+    pub(super) fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, text).unwrap();
         path
@@ -39,7 +39,11 @@ fn layers(file: Option<&Path>, variables: &[(&str, &str)], set: &[(&str, &str)])
     }
 }
 
-fn load(file: Option<&Path>, variables: &[(&str, &str)], set: &[(&str, &str)]) -> Result<Settings, String> {
+pub(super) fn load(
+    file: Option<&Path>,
+    variables: &[(&str, &str)],
+    set: &[(&str, &str)],
+) -> Result<Settings, String> {
     Settings::load(&layers(file, variables, set)).map_err(|error| error.to_string())
 }
 

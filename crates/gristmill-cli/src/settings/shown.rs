@@ -26,7 +26,20 @@ impl Settings {
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let Self {
-            redis, node, queues, lease, drain, handover, window, job, seen, retry, queue, log, ..
+            redis,
+            node,
+            queues,
+            lease,
+            drain,
+            handover,
+            window,
+            job,
+            seen,
+            retry,
+            queue,
+            remote,
+            log,
+            ..
         } = self;
         let entries = [
             ("queues", json!(queues)),
@@ -67,8 +80,10 @@ impl Settings {
         debug_assert!(check::SECRET.iter().all(|secret| entries.iter().any(|(key, _)| key == secret)));
         entries
             .into_iter()
+            .chain(remote.entries())
             .map(|(key, value)| (key.to_owned(), value))
             .chain(self.queue_entries())
+            .chain(self.kind_entries())
             .map(|(key, value)| Entry { origin: self.origin(&key), key, value })
             .collect()
     }

@@ -15,11 +15,19 @@ struct Dev {
 
 impl Dev {
     fn start(test: &str) -> Self {
+        Self::with(test, &[])
+    }
+
+    fn with(test: &str, arguments: &[&str]) -> Self {
         let temporary =
             std::env::temp_dir().join(format!("gristmill-dev-test-{test}-{}", std::process::id()));
         std::fs::create_dir_all(&temporary).unwrap();
-        let process =
-            ProcessOptions::new(gristmill()).args(["dev"]).envs([("TMPDIR", &temporary)]).spawn().unwrap();
+        let process = ProcessOptions::new(gristmill())
+            .args(arguments)
+            .args(["dev"])
+            .envs([("TMPDIR", &temporary)])
+            .spawn()
+            .unwrap();
         let line = process.wait_line(|line| line.text.starts_with("redis: redis://"), SOON).unwrap();
         let address = line.text.split("//").nth(1).unwrap().split(' ').next().unwrap().to_owned();
         process.wait_line(|line| line.text.contains(" ready "), SOON).unwrap();
@@ -87,4 +95,23 @@ fn without_a_server_program_it_says_what_to_install() {
         .envs([("GRISTMILL_REDIS_7", "/nowhere/redis-server")]));
     assert_eq!(said.code, 1);
     assert!(said.err.contains("cannot run /nowhere/redis-server; install Redis 7.0 or newer"), "{said:?}");
+}
+
+#[test]
+fn kinds_that_others_serve_can_be_tried_too() {
+    let mut dev =
+        Dev::with("others", &["--set", "kinds.hello.exec=sh,-c,echo hello $GRISTMILL_KEY >&2; exit 65"]);
+    dev.process.wait_line(|line| line.text == "kinds: count, echo, fail, hello, sleep", SOON).unwrap();
+    let jobs = dev.temporary.join("jobs");
+    std::fs::write(&jobs, "{\"id\":\"a\",\"key\":\"you\",\"version\":1,\"kind\":\"hello\",\"payload\":1}\n")
+        .unwrap();
+    let url = format!("redis://{}", dev.address);
+    let command = |words: &[&str]| run(ProcessOptions::new(gristmill()).args(["--redis", &url]).args(words));
+    assert_eq!(command(&["enqueue", "dev", "--from", &jobs.display().to_string()]).code, 0);
+    eventually(SOON, "it ran", || {
+        let told = command(&["dead", "list", "dev"]).out;
+        (told.contains("EX_DATAERR") && told.contains("hello you")).then_some(())
+    });
+    dev.process.terminate().unwrap();
+    assert_eq!(dev.process.wait(SOON).unwrap().code(), Some(0));
 }

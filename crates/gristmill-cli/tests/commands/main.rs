@@ -9,6 +9,7 @@
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
 //! * [`postgres`]: tables, relay, pruning;
 //! * [`node`]: start, signals, exit codes;
+//! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
@@ -21,6 +22,7 @@ mod fixture;
 mod keys;
 mod looking;
 mod node;
+mod others;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod replay;
