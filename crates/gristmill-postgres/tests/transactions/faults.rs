@@ -10,13 +10,21 @@ use std::time::Duration;
 
 type Shared = Arc<Mutex<Option<Postgres>>>;
 
-/// Kills Postgres in the middle.
+/// Kills Postgres in the middle, and answers well all the same.
 async fn killed(cents: i64, mut tx: Tx, State(postgres): State<Shared>) -> Result<(), HandlerError> {
     sqlx::query("insert into product values ('apple', 1, $1)").bind(cents).execute(&mut *tx).await?;
-    if let Some(postgres) = postgres.lock().unwrap().as_mut() {
-        postgres.kill().unwrap();
+    if !kill(&postgres) {
+        return Ok(());
     }
+    // Its other processes end when they see that the first is gone; until then they work.
+    while sqlx::query("select 1").execute(&mut *tx).await.is_ok() {}
     Ok(())
+}
+
+/// False where it is the test's again.
+fn kill(postgres: &Shared) -> bool {
+    let mut postgres = postgres.lock().unwrap();
+    postgres.as_mut().map(|postgres| postgres.kill().unwrap()).is_some()
 }
 
 #[test]
