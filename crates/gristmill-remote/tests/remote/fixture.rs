@@ -178,6 +178,8 @@ pub(crate) fn told(answer: &Answer) -> (String, String) {
         Answer::Done(_) => ("done".into(), String::new()),
         Answer::Failed(failure) => (failure.class.as_str().into(), failure.chain.join(": ")),
         Answer::Snoozed(wait) => ("snoozed".into(), format!("{} ms", wait.as_millis())),
+        Answer::Duplicate => ("duplicate".into(), String::new()),
+        Answer::Stale(text) => ("stale".into(), text.clone()),
         Answer::Discarded(text) => ("discarded".into(), text.clone()),
         Answer::RunAgain => ("again".into(), String::new()),
         Answer::Review(text) => ("review".into(), text.clone()),
