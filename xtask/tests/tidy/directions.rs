@@ -26,6 +26,8 @@ const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-node", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     // Handlers like any other, whoever runs them.
     ("gristmill-remote", May::Only(&["gristmill-job", "gristmill-handler"])),
+    // A producer like any other, whose jobs come by HTTP.
+    ("gristmill-ingest", May::Only(&["gristmill-job", "gristmill-broker"])),
     (
         "gristmill-cli",
         May::Only(&[
@@ -34,6 +36,7 @@ const DIRECTIONS: &[(&str, May)] = &[
             "gristmill-handler",
             "gristmill-node",
             "gristmill-remote",
+            "gristmill-ingest",
         ]),
     ),
     (
