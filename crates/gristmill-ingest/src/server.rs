@@ -28,6 +28,10 @@ use tokio::task::JoinSet;
 const MOST_CONNECTIONS: usize = 1024;
 /// How long the head of a request may take, and a connection may lie idle.
 const HEAD_WITHIN: Duration = Duration::from_secs(15);
+/// How long a connection lives: one whose other side reads no answers would stay for ever.
+const CONNECTION_LIFE: Duration = Duration::from_secs(600);
+/// How long the request that is under way then may take on top of the time for its body.
+const LAST_WITHIN: Duration = Duration::from_secs(30);
 /// Largest head of a request.
 const HEAD_BYTES: usize = 64 * 1024;
 /// Rest after a connection could not be accepted: mostly, the system has no more files to give.
@@ -165,6 +169,7 @@ async fn connection(
     mut stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
+    let last_within = shared.config.body_timeout + LAST_WITHIN;
     let service = service_fn(move |request| {
         let (shared, answered) = (Arc::clone(&shared), Arc::clone(&answered));
         async move {
@@ -182,14 +187,21 @@ async fn connection(
     let asked = async {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
+    let lives = tokio::time::timeout(CONNECTION_LIFE, asked);
     let ended = tokio::select! {
-        ended = served.as_mut() => ended,
-        () = asked => {
+        ended = served.as_mut() => Ok(ended),
+        over = lives => {
             served.as_mut().graceful_shutdown();
-            served.await
+            match over {
+                // All connections have the same window then.
+                Ok(()) => Ok(served.await),
+                Err(_) => tokio::time::timeout(last_within, served).await,
+            }
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+    match ended {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection ended badly"),
+        Err(_) => tracing::debug!("a connection was ended, since its other side reads nothing"),
     }
 }

@@ -227,3 +227,18 @@ fn one_connection_carries_many_requests_and_none_in_the_body_of_another() {
     }
     assert!(fixture.stored() <= 4);
 }
+
+#[test]
+fn a_head_that_does_not_come_is_not_waited_for() {
+    let fixture = Fixture::new("");
+    let mut silent = Wire::open(fixture.address);
+    let mut half = Wire::open(fixture.address);
+    half.say("POST /v1/queues/q/jobs HTTP/1.1\r\nHost: x\r\nX: ");
+    let mut idle = Wire::open(fixture.address);
+    idle.say("GET /v1/openapi.json HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(fixture.heard("/v1/openapi.json", &mut idle).status, 200);
+    for (name, wire) in [("silent", &mut silent), ("half", &mut half), ("idle", &mut idle)] {
+        let answer = wire.hear();
+        assert!(answer.as_ref().is_none_or(|answer| answer.status == 408), "{name}: {answer:?}");
+    }
+}

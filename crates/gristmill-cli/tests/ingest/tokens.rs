@@ -38,16 +38,21 @@ fn only_a_whole_token_opens() {
 #[test]
 fn tokens_change_while_the_server_runs() {
     let fixture = Fixture::new("");
-    let file = fixture.folder.join("tokens");
+    let put = |text: &str| {
+        // Moved into place, so that no half of it is read.
+        let beside = fixture.folder.join("tokens.new");
+        std::fs::write(&beside, text).unwrap();
+        std::fs::rename(&beside, fixture.folder.join("tokens")).unwrap();
+    };
     let (old, new) =
         (format!("Authorization: Bearer {TOKEN}\r\n"), "Authorization: Bearer another-token-entirely\r\n");
     assert_eq!((with(&fixture, &old), with(&fixture, new)), (200, 401));
-    std::fs::write(&file, format!("{TOKEN}\nanother-token-entirely\n")).unwrap();
+    put(&format!("{TOKEN}\nanother-token-entirely\n"));
     eventually(SOON, "the new token opens", || (with(&fixture, new) == 200).then_some(()));
     assert_eq!(with(&fixture, &old), 200, "both do while it is changed");
-    std::fs::write(&file, "another-token-entirely\n").unwrap();
+    put("another-token-entirely\n");
     eventually(SOON, "the old token is gone", || (with(&fixture, &old) == 401).then_some(()));
-    std::fs::write(&file, "short\n").unwrap();
+    put("short\n");
     let line = fixture.process.wait_line(|line| line.text.contains("stay as they were"), SOON).unwrap();
     assert!(line.text.contains("line 1") && !line.text.contains("short"), "{}", line.text);
     assert_eq!(with(&fixture, new), 200);
