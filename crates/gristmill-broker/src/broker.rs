@@ -167,8 +167,22 @@ impl Broker {
         queue: &QueueName,
         jobs: Vec<EncodedJob>,
     ) -> Result<Vec<Enqueued>, EnqueueError> {
+        self.enqueue_each(queue, jobs).await?.into_iter().collect()
+    }
+
+    /// The same, with an answer for each job, in their order: a full partition does not hide what became of the jobs of
+    /// others. Behind a job that failed, the later ones of its partition fail with the same error; after
+    /// [`EnqueueError::Call`] each of them may be in the queue.
+    ///
+    /// # Errors
+    /// [`EnqueueError`] where the queue is not found at all; nothing was sent.
+    pub async fn enqueue_each(
+        &self,
+        queue: &QueueName,
+        jobs: Vec<EncodedJob>,
+    ) -> Result<Vec<Result<Enqueued, EnqueueError>>, EnqueueError> {
         let definition = self.definition(queue).await?;
-        let mut answers: Vec<Option<Enqueued>> = vec![None; jobs.len()];
+        let mut answers: Vec<Option<Result<Enqueued, EnqueueError>>> = vec![None; jobs.len()];
         let mut by_partition: BTreeMap<u16, Vec<(usize, EncodedJob)>> = BTreeMap::new();
         for (index, job) in jobs.into_iter().enumerate() {
             let partition = partition_of(job.key.as_bytes(), definition.partitions);
@@ -177,7 +191,7 @@ impl Broker {
         // Calls of one partition follow each other, so that a key keeps its order; partitions go side by side.
         let calls = by_partition.into_iter().map(|(partition, jobs)| self.fill(&definition, partition, jobs));
         for filled in futures_util::future::join_all(calls).await {
-            for (index, enqueued) in filled? {
+            for (index, enqueued) in filled {
                 answers[index] = Some(enqueued);
             }
         }
@@ -189,7 +203,7 @@ impl Broker {
         queue: &QueueDefinition,
         partition: u16,
         jobs: Vec<(usize, EncodedJob)>,
-    ) -> Result<Vec<(usize, Enqueued)>, EnqueueError> {
+    ) -> Vec<(usize, Result<Enqueued, EnqueueError>)> {
         let mut answers = Vec::with_capacity(jobs.len());
         let mut rest = jobs.as_slice();
         while !rest.is_empty() {
@@ -197,17 +211,25 @@ impl Broker {
             rest = later;
             let indexes: Vec<usize> = chunk.iter().map(|(index, _)| *index).collect();
             let chunk: Vec<EncodedJob> = chunk.iter().map(|(_, job)| job.clone()).collect();
-            let accepted = self.until_answered(queue, partition, &chunk).await?;
+            let accepted = match self.until_answered(queue, partition, &chunk).await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    let unsent = later.iter().map(|(index, _)| *index);
+                    answers
+                        .extend(indexes.into_iter().chain(unsent).map(|index| (index, Err(error.clone()))));
+                    return answers;
+                }
+            };
             for ((index, job), accepted) in indexes.into_iter().zip(chunk).zip(accepted) {
                 let (place, duplicate_of) = match accepted {
                     Accepted::At(place) => (Some(place), None),
                     Accepted::Before => (None, None),
                     Accepted::Duplicate { standing } => (None, Some(standing)),
                 };
-                answers.push((index, Enqueued { id: job.id, place, duplicate_of }));
+                answers.push((index, Ok(Enqueued { id: job.id, place, duplicate_of })));
             }
         }
-        Ok(answers)
+        answers
     }
 
     /// One call, repeated under its own id until it is answered or patience ends.

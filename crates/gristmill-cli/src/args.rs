@@ -72,6 +72,8 @@ pub(crate) struct SettingsArguments {
 pub(crate) enum Command {
     /// Claim jobs and run their handlers until SIGTERM or Ctrl-C, then drain
     Node(NodeArguments),
+    /// Take jobs by HTTP until SIGTERM or Ctrl-C, then drain
+    Ingest(IngestArguments),
     /// Enqueue newline-delimited JSON, plain or gzip
     Enqueue(EnqueueArguments),
     /// How every queue stands
@@ -112,7 +114,7 @@ impl Command {
     /// Whether it runs until it is told to stop, and logs what it does.
     pub(crate) fn serves(&self) -> bool {
         match self {
-            Self::Node(_) | Self::Dev(_) => true,
+            Self::Node(_) | Self::Ingest(_) | Self::Dev(_) => true,
             #[cfg(feature = "postgres")]
             Self::Postgres(command) => matches!(command, PostgresCommand::Relay { .. }),
             _ => false,
@@ -131,6 +133,16 @@ pub(crate) struct NodeArguments {
     /// How many handlers may run at a time (node.slots)
     #[arg(long)]
     slots: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct IngestArguments {
+    /// The address to listen at (ingest.listen)
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// The file with the tokens of those who may ask (ingest.tokens_file)
+    #[arg(long, value_name = "FILE")]
+    tokens_file: Option<String>,
 }
 
 #[derive(Args)]
@@ -227,6 +239,10 @@ impl Arguments {
                 over("queues", &node.queues, "--queues");
                 over("node.name", &node.name, "--name");
                 over("node.slots", &node.slots, "--slots");
+            }
+            Command::Ingest(ingest) => {
+                over("ingest.listen", &ingest.listen, "--listen");
+                over("ingest.tokens_file", &ingest.tokens_file, "--tokens-file");
             }
             Command::Dev(dev) => over("queues", &dev.queues, "--queues"),
             _ => {}

@@ -13,7 +13,8 @@ use crate::exit::{End, Failure};
 use crate::output;
 use crate::settings::Settings;
 use clap::Args;
-use find::{Search, Spot};
+use find::{Found, Search, Spot};
+use gristmill_broker::Connection;
 use serde_json::{Value, json};
 
 #[derive(Args)]
@@ -40,21 +41,33 @@ and one whose mark has expired, is looked for in streams, returned jobs and dead
 What Redis does not know is said to be not known: a run without a start mark, for example, leaves no trace there until it \
 ends.";
 
-/// The command.
-pub(crate) async fn command(settings: &Settings, arguments: &ExplainArguments) -> Result<End, Failure> {
-    let search = Search::new(&arguments.job, arguments.queue.as_deref())?;
-    let connection = crate::connect(settings).await?;
-    let queues = crate::dead::queues(&connection, arguments.queue.as_deref()).await?;
-    let found = search.run(&connection, &queues, arguments.scan).await?;
+/// What was found of a job, and how each of it is told.
+pub(crate) struct Explanation {
+    search: Search,
+    found: Found,
+    texts: Vec<String>,
+    all: Vec<Value>,
+}
+
+/// Looks for a job in one queue or in all.
+pub(crate) async fn look(
+    connection: &Connection,
+    job: &str,
+    queue: Option<&str>,
+    scan: u64,
+) -> Result<Explanation, Failure> {
+    let search = Search::new(job, queue)?;
+    let queues = crate::dead::queues(connection, queue).await?;
+    let found = search.run(connection, &queues, scan).await?;
     let (mut texts, mut all) = (Vec::new(), Vec::new());
     for spot in &found.spots {
         let (text, value) = match spot {
             Spot::Job { queue, partition, job } => {
-                let around = live::Around::look(&connection, queue, *partition, job, arguments.scan).await?;
+                let around = live::Around::look(connection, queue, *partition, job, scan).await?;
                 (told::live_text(&around), told::live_json(&around))
             }
             Spot::Letter { queue, letter } => {
-                let beside = live::Beside::look(&connection, queue, letter).await?;
+                let beside = live::Beside::look(connection, queue, letter).await?;
                 (told::dead_text(letter, beside), told::dead_json(letter, beside))
             }
             Spot::Mark { queue, mark, now } => {
@@ -64,17 +77,45 @@ pub(crate) async fn command(settings: &Settings, arguments: &ExplainArguments) -
         texts.push(text);
         all.push(value);
     }
-    let nothing = found.spots.is_empty();
-    if arguments.json {
-        let looked = json!({ "jobs": found.jobs, "letters": found.letters, "cut_short": found.cut_short });
-        let all: Vec<Value> = all;
-        output::print(&json!({ "job": arguments.job, "found": all, "looked_through": looked }).to_string())?;
-    } else if !nothing {
-        output::print(&texts.join("\n\n"))?;
+    Ok(Explanation { search, found, texts, all })
+}
+
+impl Explanation {
+    /// Whether there is nothing of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.found.spots.is_empty()
     }
-    if !nothing {
-        return Ok(End::Done);
+
+    /// Where it was looked for.
+    pub(crate) fn looked(&self) -> String {
+        let Found { jobs, letters, cut_short, .. } = self.found;
+        let more = if cut_short { "; there are more" } else { "" };
+        format!("looked through {jobs} jobs and {letters} dead letters{more}")
     }
-    output::complain(&output::visible(&search.nothing(&found, arguments.queue.as_deref())));
+
+    /// All of it as one object.
+    pub(crate) fn json(self) -> Value {
+        let Found { jobs, letters, cut_short, .. } = self.found;
+        let looked = json!({ "jobs": jobs, "letters": letters, "cut_short": cut_short });
+        json!({ "job": self.search.job, "found": self.all, "looked_through": looked })
+    }
+}
+
+/// The command.
+pub(crate) async fn command(settings: &Settings, arguments: &ExplainArguments) -> Result<End, Failure> {
+    let ExplainArguments { job, queue, scan, json } = arguments;
+    // Before anything is asked of Redis: a place without a queue is wrong anyway.
+    Search::new(job, queue.as_deref())?;
+    let connection = crate::connect(settings).await?;
+    let explanation = look(&connection, job, queue.as_deref(), *scan).await?;
+    let nothing =
+        explanation.is_empty().then(|| explanation.search.nothing(&explanation.found, queue.as_deref()));
+    if *json {
+        output::print(&explanation.json().to_string())?;
+    } else if nothing.is_none() {
+        output::print(&explanation.texts.join("\n\n"))?;
+    }
+    let Some(nothing) = nothing else { return Ok(End::Done) };
+    output::complain(&output::visible(&nothing));
     Ok(End::Bad)
 }

@@ -4,13 +4,13 @@
 //!
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
-//! * [`node`]: run until a signal, then drain.
+//! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP.
 //! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `postgres`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
-//! other than `node`, `dev` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
+//! other than `node`, `ingest`, `dev` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
 //! releases, skips or removes is noted in the audit log before it is done.
 
 mod args;
@@ -22,6 +22,7 @@ mod enqueue;
 pub mod exit;
 mod explain;
 mod history;
+mod ingest;
 mod keys;
 mod kinds;
 pub mod logging;
@@ -72,6 +73,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
     match &arguments.command {
         Command::Node(_) => node::command(&settings, registry),
         Command::Dev(dev) => dev::command(layers, &settings, dev, registry),
+        Command::Ingest(_) => ingest::command(&settings),
         Command::Enqueue(enqueue) => block_on(enqueue::command(&settings, enqueue)),
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
         Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),

@@ -6,12 +6,14 @@
 //! * `redis`: the address, its password and certificates;
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
+//! * `ingest`: the server that takes jobs by HTTP;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
 //!
 //! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
 //! the list of what is known.
 
 mod check;
+mod ingest;
 mod kinds;
 mod layers;
 mod queue;
@@ -54,6 +56,7 @@ pub struct Settings {
     /// Read by their whole keys, below.
     #[serde(default, rename = "kinds")]
     _kinds: IgnoredAny,
+    ingest: ingest::IngestSection,
     log: LogSection,
     /// What is said for one queue alone, by its whole key.
     #[serde(skip)]

@@ -27,6 +27,8 @@ const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-postgres", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     // Handlers like any other, whoever runs them.
     ("gristmill-remote", May::Only(&["gristmill-job", "gristmill-handler"])),
+    // A producer like any other, whose jobs come by HTTP.
+    ("gristmill-ingest", May::Only(&["gristmill-job", "gristmill-broker"])),
     (
         "gristmill-cli",
         May::Only(&[
@@ -36,6 +38,7 @@ const DIRECTIONS: &[(&str, May)] = &[
             "gristmill-node",
             "gristmill-postgres",
             "gristmill-remote",
+            "gristmill-ingest",
         ]),
     ),
     (

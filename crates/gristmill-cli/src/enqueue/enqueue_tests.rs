@@ -80,10 +80,10 @@ fn bad_lines_say_why_and_the_others_go_on() {
         (b"{\"a\xff\":1}", "not UTF-8 text: a wrong byte at column 4"),
         (
             b"{\"kind\":\"x\",\"payload\":1}",
-            "no field `key`; a line has key, kind and payload, and may have id and version",
+            "no field `key`; a job has key, kind and payload, and may have id and version",
         ),
-        (b"{\"key\":\"k\",\"payload\":1}", "no field `kind`; a line has key"),
-        (b"{\"key\":\"k\",\"kind\":\"x\"}", "no field `payload`; a line has key"),
+        (b"{\"key\":\"k\",\"payload\":1}", "no field `kind`; a job has key"),
+        (b"{\"key\":\"k\",\"kind\":\"x\"}", "no field `payload`; a job has key"),
         (
             b"{\"key\":\"k\",\"kind\":\"x\",\"payload\":1,\"verison\":1}",
             "unknown field `verison`, expected one of",

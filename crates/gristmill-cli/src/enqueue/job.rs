@@ -1,8 +1,8 @@
-//! What one line says: a job, or why it is bad.
+//! What one line says: a job, or why it is bad. The first form is the one that is sent by HTTP, too.
 
 use crate::args::EnqueueArguments;
-use crate::output::cut;
-use gristmill_job::{ContentType, EncodedJob, JobLimits, NewJob, UnixMillis};
+use gristmill_ingest::described;
+use gristmill_job::{EncodedJob, JobLimits, NewJob, UnixMillis};
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -16,26 +16,6 @@ pub(super) enum Form {
     Envelope,
     /// The whole line is the payload; id, key and version are fields of it.
     Payload { kind: String, id: Option<String>, key: String, version: Option<String> },
-}
-
-/// A line of the first form. A field that is there with `null` is there.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Described<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    key: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    version: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    payload: Option<&'a RawValue>,
-}
-
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl Form {
@@ -62,12 +42,10 @@ impl Form {
     pub(super) fn job(&self, line: &[u8], now: UnixMillis, limits: JobLimits) -> Result<EncodedJob, String> {
         let text = std::str::from_utf8(line)
             .map_err(|error| format!("not UTF-8 text: a wrong byte at column {}", error.valid_up_to() + 1))?;
-        if !text.trim_ascii_start().starts_with('{') {
-            return Err(format!("expected a JSON object, got {:?}", cut(text, 40)));
-        }
         let job = match self {
-            Self::Envelope => described(text),
+            Self::Envelope => described::job(text),
             Self::Payload { kind, id, key, version } => {
+                described::object(text)?;
                 let wanted = [id.as_deref(), Some(key.as_str()), version.as_deref()];
                 named(text, wanted, kind)
             }
@@ -76,85 +54,24 @@ impl Form {
     }
 }
 
-fn described(text: &str) -> Result<NewJob, String> {
-    let line: Described<'_> = serde_json::from_str(text).map_err(spoken)?;
-    let missing = |field: &str| {
-        format!("no field `{field}`; a line has key, kind and payload, and may have id and version")
-    };
-    let kind = line.kind.ok_or_else(|| missing("kind"))?;
-    let key = line.key.ok_or_else(|| missing("key"))?;
-    let payload = line.payload.ok_or_else(|| missing("payload"))?;
-    let (id, version) = (line.id.map(|raw| (raw, "id")), line.version.map(|raw| (raw, "version")));
-    build(&kind, id, (key, "key"), version, payload.get())
-}
-
 fn named(text: &str, wanted: [Option<&str>; 3], kind: &str) -> Result<NewJob, String> {
     let mut reader = serde_json::Deserializer::from_str(text);
     let found = Wanted(wanted)
         .deserialize(&mut reader)
         .and_then(|found| reader.end().map(|()| found))
-        .map_err(spoken)?;
+        .map_err(described::spoken)?;
     let field = |which: usize, what: &str| match (wanted[which], found[which]) {
         (None, _) => Ok(None),
         (Some(name), Some(raw)) => Ok(Some((raw, name))),
         (Some(name), None) => Err(format!("no field `{name}`, which is to hold the {what}")),
     };
     let key = field(1, "key")?.ok_or("no field is named for the key")?;
-    build(kind, field(0, "id")?, key, field(2, "version")?, text)
+    described::built(kind, field(0, "id")?, key, field(2, "version")?, text)
 }
 
-type Field<'a> = (&'a RawValue, &'a str);
-
-fn build(
-    kind: &str,
-    id: Option<Field<'_>>,
-    key: Field<'_>,
-    version: Option<Field<'_>>,
-    payload: &str,
-) -> Result<NewJob, String> {
-    let key = words(key)?;
-    let mut job = NewJob::from_bytes(kind, key.as_bytes(), payload.as_bytes().to_vec(), ContentType::Json)
-        .map_err(|error| error.to_string())?;
-    if let Some(id) = id {
-        job = job.with_id(&words(id)?).map_err(|error| error.to_string())?;
-    }
-    if let Some((raw, name)) = version {
-        let digits = words((raw, name))?;
-        let version = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
-        let wrong = || {
-            format!(
-                "`{name}` is the version: expected a whole number of 0 or more, got {}",
-                cut(raw.get(), 40)
-            )
-        };
-        job = job.with_version(version.ok_or_else(wrong)?);
-    }
-    Ok(job)
-}
-
-/// A text, or a whole number as its digits.
-fn words<'a>((raw, name): Field<'a>) -> Result<Cow<'a, str>, String> {
-    let raw = raw.get();
-    let digits = raw.strip_prefix('-').unwrap_or(raw);
-    if raw.starts_with('"') {
-        return serde_json::from_str::<Text<'_>>(raw).map(|text| text.0).map_err(spoken);
-    }
-    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Ok(Cow::Borrowed(raw));
-    }
-    Err(format!("`{name}`: expected a text or a whole number, got {}", cut(raw, 40)))
-}
-
-/// Borrowed where the text has no escapes.
+/// A name, borrowed where it has no escapes.
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-/// The parser's words; the line is ours to count.
-fn spoken(error: serde_json::Error) -> String {
-    let text = error.to_string().replace(" at line 1 column ", " at column ");
-    let what = if error.is_data() { "" } else { "not JSON: " };
-    cut(&format!("{what}{text}"), 200)
-}
 
 /// Picks some fields of an object and reads past the others.
 struct Wanted<'w>([Option<&'w str>; 3]);

@@ -61,9 +61,29 @@ fn the_built_in_file_equals_the_defaults_in_code() {
     let expected = NodeConfig::new("n", RedisConfig::new("redis://127.0.0.1:6379"), vec![queue]);
     assert_eq!(settings.node().unwrap(), expected);
     assert_eq!(settings.job_limits(), JobLimits::default());
+    let ingest = gristmill_ingest::IngestConfig::new(([127, 0, 0, 1], 8080).into());
+    assert_eq!(settings.ingest().unwrap(), ingest);
     let untouched = load(None, &[], &[]).unwrap();
     assert!(untouched.entries().iter().all(|entry| entry.origin == "the built-in defaults"));
     assert!(!untouched.node_name().is_empty());
+}
+
+#[test]
+fn what_the_ingest_server_cannot_be_told_is_named() {
+    for (key, value, expected) in [
+        ("ingest.listen", "localhost", "an address and a port"),
+        ("ingest.listen", "", "an address and a port"),
+        ("ingest.max_body_bytes", "10", "1024 to 1073741824"),
+        ("ingest.max_jobs", "0", "1 to 1000000"),
+        ("ingest.body_timeout_ms", "0", "1 to 3600000"),
+    ] {
+        let complaint = load(None, &[], &[(key, value)]).unwrap().ingest().unwrap_err().to_string();
+        assert!(complaint.starts_with(key) && complaint.contains(expected), "{complaint}");
+    }
+    let given = [("ingest.listen", "[::1]:0"), ("ingest.tokens_file", "t"), ("drain.window_ms", "7")];
+    let ingest = load(None, &[], &given).unwrap().ingest().unwrap();
+    assert_eq!((ingest.listen.port(), ingest.drain_window), (0, Duration::from_millis(7)));
+    assert_eq!(ingest.tokens_file.as_deref(), Some(Path::new("t")));
 }
 
 #[test]

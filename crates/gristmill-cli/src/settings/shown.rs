@@ -38,6 +38,7 @@ impl Settings {
             retry,
             queue,
             remote,
+            ingest,
             log,
             ..
         } = self;
@@ -81,6 +82,7 @@ impl Settings {
         entries
             .into_iter()
             .chain(remote.entries())
+            .chain(ingest.entries())
             .map(|(key, value)| (key.to_owned(), value))
             .chain(self.queue_entries())
             .chain(self.kind_entries())
