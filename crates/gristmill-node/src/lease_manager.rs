@@ -5,9 +5,10 @@ mod plan;
 
 pub(crate) use plan::Look;
 
+use crate::partition::Message as ToPartition;
 use crate::partition::shared::Shared;
+use crate::partition::surroundings::Surroundings;
 use crate::partition::tenure::Why;
-use crate::partition::{Message as ToPartition, Surroundings};
 use crate::worker::run_queue::lock;
 use gristmill_broker::announce::Member;
 use gristmill_broker::lease::want::Wanted;

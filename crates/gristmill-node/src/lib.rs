@@ -4,7 +4,8 @@
 //!   Supervisor ─┬─ LeaseManager     who serves which partition: membership, assignment, wishes
 //!               ├─ Partition × n    one per partition of each queue: a tenure, its lanes, its settles
 //!               └─ Worker × w       run handlers, many at a time, bounded by slots
-//!   beside them: the heartbeat (a thread and runtime of its own), the doorbell, two links to Redis
+//!   beside them: the heartbeat (a thread and runtime of its own, on which the watchdog looks for held threads), the doorbell,
+//!   the keeper of dead letters, the turnstile for lone runs, links to Redis
 //! ```
 //!
 //! In reading order: [`config`], `partition::tenure` (the state machine everything else serves), `partition::lanes`,
@@ -21,6 +22,8 @@ mod keeper;
 mod lease_manager;
 pub mod node;
 mod partition;
+#[cfg(test)]
+mod stage;
 mod supervisor;
 mod worker;
 

@@ -1,15 +1,16 @@
-//! A node from start to exit.
+//! A node from start to exit. `queues` is what it makes of its settings.
 
-use crate::config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
+mod queues;
+
+#[cfg(test)]
+pub(crate) use queues::LONGEST_WAIT_IN_MEMORY;
+
+use crate::config::{ConfigError, NodeConfig};
 use crate::counters::{Counters, Counts};
 use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
-use crate::keeper::{Keeper, Kept};
-use crate::partition::Surroundings;
-use crate::partition::lanes::Holding;
-use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
-use crate::partition::tenure::Bounds;
+use crate::partition::surroundings::Surroundings;
 use crate::supervisor::{self, Message, Served, Supervisor};
 use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::execution::Executor;
@@ -18,7 +19,7 @@ use crate::worker::run_queue::RunQueue;
 use crate::worker::watch::Watch;
 use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
-use gristmill_broker::{Broker, Incarnation, Link, QueueDefinition};
+use gristmill_broker::{Broker, Incarnation, Link};
 use gristmill_handler::{Registry, RegistryError};
 use ractor::{Actor, ActorRef};
 use std::fmt;
@@ -112,7 +113,7 @@ impl Node {
         panics::hear();
         let incarnation = Incarnation::of(&config.name, rand::random());
         let link = Link::start(config.redis.clone(), "commands");
-        let definitions = prepare(&link, &config.queues).await?;
+        let definitions = queues::prepare(&link, &config.queues).await?;
 
         let counters = Arc::new(Counters::default());
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -131,7 +132,7 @@ impl Node {
         let mut bell_config = config.redis.clone();
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
-        let queues = serve(&config, &registry, definitions);
+        let queues = queues::serve(&config, &registry, definitions);
         let partitions: Vec<Arc<Shared>> =
             queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
         let (failing, failed) = mpsc::unbounded_channel();
@@ -168,7 +169,7 @@ impl Node {
         let (supervisor, supervisor_task) =
             Actor::spawn(None, Supervisor, arguments).await.map_err(|e| NodeError::Failed(e.to_string()))?;
         watch.supervise(supervisor.clone());
-        let keeper = keeper(&config, &queues, &link, &incarnation, &counters);
+        let keeper = queues::keeper(&config, &queues, &link, &incarnation, &counters);
         let keeper = tokio::spawn(keeper.run());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
         tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
@@ -302,103 +303,6 @@ impl Node {
 /// How often the hard stop is repeated.
 const STOP_AGAIN: Duration = Duration::from_millis(50);
 
-/// Waits for Redis, refuses one that would evict, and makes the queues.
-async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<QueueDefinition>, NodeError> {
-    let definitions: Vec<QueueDefinition> =
-        queues.iter().map(|queue| QueueDefinition::new(queue.name.clone(), queue.partitions)).collect();
-    'connected: loop {
-        let connection = link.connected().await;
-        match connection.eviction_policy().await {
-            Ok(Some(policy)) if policy != "noeviction" => return Err(NodeError::Eviction(policy)),
-            // A server that does not tell is asked again by `gristmill doctor`.
-            Ok(_) => {}
-            Err(error) => {
-                again(&error.to_string()).await;
-                continue;
-            }
-        }
-        for definition in &definitions {
-            match connection.create(definition).await {
-                Ok(()) => {}
-                Err(error @ CreateError::Differs { .. }) => return Err(NodeError::Queue(error)),
-                Err(error) => {
-                    again(&error.to_string()).await;
-                    continue 'connected;
-                }
-            }
-        }
-        return Ok(definitions);
-    }
-}
-
-async fn again(why: &str) {
-    tracing::warn!(why, "the queues cannot be prepared yet, will try again");
-    tokio::time::sleep(Duration::from_millis(500)).await;
-}
-
 /// Connections that carry the calls of tenures. One would do; but the library reads a connection's answers in one task, and
 /// several let it keep up with Redis.
 const LINES: usize = 4;
-/// Jobs of one key that are held in memory; the others are parked.
-const LANE_JOBS: usize = 32;
-/// A key that waits for longer is parked as a whole.
-pub(crate) const LONGEST_HELD_WAIT: Duration = Duration::from_secs(2);
-/// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
-const PARKED_JOBS: usize = 250_000;
-
-fn keeper(
-    config: &NodeConfig,
-    served: &[Served],
-    link: &Link,
-    incarnation: &Incarnation,
-    counters: &Arc<Counters>,
-) -> Keeper {
-    let kept = |(queue, served): (&QueueConfig, &Served)| {
-        let (definition, partitions) = (served.definition.clone(), served.partitions.clone());
-        queue.dead_max_age.map(|max_age| Kept { queue: definition, max_age, partitions })
-    };
-    Keeper {
-        link: link.clone(),
-        incarnation: incarnation.clone(),
-        seen_window: config.seen_window,
-        counters: counters.clone(),
-        queues: config.queues.iter().zip(served).filter_map(kept).collect(),
-    }
-}
-
-fn serve(config: &NodeConfig, registry: &Registry, definitions: Vec<QueueDefinition>) -> Vec<Served> {
-    let (asked, most) = (registry.clone(), config.max_envelope_bytes);
-    let rules = match registry.has_rules() {
-        true => Rules::new(move |envelope| asked.rule(envelope, most)),
-        false => Rules::default(),
-    };
-    let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();
-    // The node's bytes are shared by its partitions, but each may hold at least one job of the largest size.
-    let window_bytes = (config.window_bytes / partitions.max(1)).max(config.max_envelope_bytes);
-    let serve_one = |(definition, queue): (QueueDefinition, &QueueConfig)| Served {
-        partitions: (0..definition.partitions)
-            .map(|p| Arc::new(Shared::new(definition.name.clone(), p, definition.partition(p))))
-            .collect(),
-        definition,
-        bounds: Bounds {
-            window_jobs: config.window_jobs,
-            window_parked: PARKED_JOBS,
-            holding: Holding { jobs_per_lane: LANE_JOBS, longest_wait: LONGEST_HELD_WAIT },
-            window_bytes,
-            claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
-            recover_jobs: 100,
-            handover_wait: config.handover_wait,
-            census_every: config.census_every,
-            policy: Policy {
-                retry: queue.retry.clone(),
-                crash_budget: queue.crash_budget,
-                hold: queue.after_dead_letter == AfterDeadLetter::Hold,
-                unknown_kind_wait: queue.unknown_kind_wait,
-                max_envelope_bytes: config.max_envelope_bytes,
-                budget: Budget::new(queue.retry_budget, Instant::now()),
-                rules: rules.clone(),
-            },
-        },
-    };
-    definitions.into_iter().zip(&config.queues).map(serve_one).collect()
-}

@@ -2,68 +2,34 @@
 //!
 //! There is one for every partition of every queue the node serves, for the whole life of the process: idle while
 //! another node owns the partition. It sends the calls of a tenure in order through one task ([`line`]).
+//!
+//! Here: the actor, its messages, and the lease it holds. `errands` is what it asks Redis beside the numbered calls, `notes`
+//! what it counts and logs, `surroundings` what it shares with the other partitions.
 
 pub(crate) mod calls;
 mod errands;
 mod key_hasher;
 pub(crate) mod lanes;
 mod line;
+mod notes;
 pub(crate) mod policy;
 pub(crate) mod shared;
+pub(crate) mod surroundings;
 pub(crate) mod tenure;
 mod verdict;
 mod way;
 
-use crate::counters::Counters;
-use crate::doorbell::Doorbell;
-use crate::heartbeat::Heartbeat;
 use crate::lease_manager::{Look, Message as ToManager};
-use crate::worker::alone::Alone;
-use crate::worker::run_queue::{RunQueue, lock};
-use gristmill_broker::broker::Broker;
 use gristmill_broker::lease::acquire::{Acquired, Before};
-use gristmill_broker::{
-    Answer, CallError, Connection, Epoch, Fence, Incarnation, Link, QueueDefinition, Settled,
-};
+use gristmill_broker::{Answer, CallError, Connection, Epoch, Fence, QueueDefinition};
 use gristmill_job::{Place, UnixMillis};
 use line::Line;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
-use tenure::{Action, Bounds, End, Ended, Event, Now, Ran, Run, Tenure, Why};
-
-/// What the partitions of a node have in common.
-pub(crate) struct Surroundings {
-    pub(crate) incarnation: Incarnation,
-    /// For what belongs to no tenure: wishes, looks, emitted jobs.
-    pub(crate) link: Link,
-    /// For tenures; each partition keeps to one of them.
-    pub(crate) lines: Vec<Link>,
-    pub(crate) broker: Broker,
-    pub(crate) heartbeat: Arc<Heartbeat>,
-    pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) runs: Arc<RunQueue>,
-    pub(crate) alone: Arc<Alone>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) lease_ttl: Duration,
-    pub(crate) seen_window: Duration,
-    pub(crate) manager: Mutex<Option<ActorRef<ToManager>>>,
-}
-
-impl Surroundings {
-    /// The link that carries the tenures of this partition.
-    fn line_of(&self, partition: u16) -> &Link {
-        self.lines.get(usize::from(partition) % self.lines.len().max(1)).unwrap_or(&self.link)
-    }
-
-    pub(crate) fn tell_manager(&self, message: ToManager) {
-        if let Some(manager) = &*lock(&self.manager) {
-            // A manager that is gone is started again and looks at every partition anew.
-            let _ = manager.cast(message);
-        }
-    }
-}
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+use surroundings::Surroundings;
+use tenure::{Action, Bounds, Ended, Event, Now, Ran, Run, Tenure, Why};
 
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -104,8 +70,6 @@ pub(crate) struct Arguments {
 
 /// Answers are waited for twice as long after each tenure that ended soon without one, so often at most.
 const MOST_PATIENCE: u32 = 5;
-/// A tenure that lasted so long did not end of a large answer.
-const LONG_TENURE: Duration = Duration::from_secs(60);
 
 /// A run that was alone when its tenure ended; see [`tenure::Action::Orphaned`].
 #[derive(Debug, Clone, Copy)]
@@ -304,60 +268,6 @@ impl State {
                 Action::Outcome { entry, settled, reason } => self.outcome(&entry, &settled, reason),
             }
         }
-    }
-
-    fn outcome(
-        &self,
-        entry: &gristmill_broker::Entry,
-        settled: &Settled,
-        reason: Option<gristmill_job::DeadReason>,
-    ) {
-        self.around.counters.settled(settled);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        let (job, place) = (&entry.id, &entry.place);
-        match (settled, reason) {
-            (Settled::Dead, reason) => {
-                let reason = reason.map_or("unknown", gristmill_job::DeadReason::as_str);
-                tracing::warn!(queue, partition, %job, %place, reason, "a job is now a dead letter");
-            }
-            (Settled::Rejected(why), _) => {
-                tracing::warn!(queue, partition, %job, %place, why, "Redis refused to write what a job asked for");
-            }
-            _ => tracing::debug!(queue, partition, %job, %place, ?settled, "settled"),
-        }
-    }
-
-    fn repaired(&self, things: u64) {
-        self.around.counters.repaired(things);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::error!(
-            queue,
-            partition,
-            things,
-            "found jobs or keys that waited for nothing, and repaired them"
-        );
-    }
-
-    fn unstarted(&self, jobs: usize) {
-        self.around.counters.unstarted(jobs);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::error!(
-            queue,
-            partition,
-            jobs,
-            "jobs that may run at most once were acknowledged, and are lost unrun"
-        );
-    }
-
-    fn ended(&mut self, end: End) {
-        self.unheard = match end {
-            End::Unknown if self.held_since.elapsed() < LONG_TENURE => self.unheard + 1,
-            End::Unknown => 1,
-            _ => 0,
-        };
-        self.around.counters.tenure_ended(end);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::warn!(queue, partition, epoch = %self.machine.epoch(), cause = end.as_str(), "a tenure ended; lanes are rebuilt");
     }
 
     fn acquired(&mut self, request: u64, answer: AcquireAnswer) {

@@ -5,8 +5,9 @@
 
 use crate::lease_manager::{self, LeaseManager, Message as ToManager};
 use crate::partition::shared::Shared;
+use crate::partition::surroundings::Surroundings;
 use crate::partition::tenure::Bounds;
-use crate::partition::{self, Message as ToPartition, Partition, Surroundings};
+use crate::partition::{self, Message as ToPartition, Partition};
 use crate::worker::Worker;
 use crate::worker::execution::Executor;
 use crate::worker::watch::Watch;

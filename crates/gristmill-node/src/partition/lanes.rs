@@ -12,22 +12,23 @@
 //! One job of a key runs at a time; a failing head blocks its lane and no other. A lane is `Blocked` while a run of an
 //! earlier tenure with its key has not ended in this process, and `Alone` while its head waits until nothing else runs.
 //!
-//! Only the first jobs of a lane are held in memory. The others are *parked*: claimed, and remembered by their place alone;
+//! Only the first jobs of a lane are in memory. The others are *parked*: claimed, and remembered by their place alone;
 //! so are all jobs of a lane whose head waits for long. Parked jobs stay where they are in Redis, keep their place, and are
 //! read again when their turn comes near. So a key with a hundred thousand jobs behind a failing head costs other keys
 //! nothing, and this process a few bytes each.
 //!
-//! Here: jobs in, heads out, and what becomes of them. `parking` is what is read again, `keys` what stops whole lanes,
-//! `counts` what is told of all of them, `acknowledged` what Redis knows no more.
+//! Here: jobs in, and heads out. `heads` is what becomes of heads, `returning` how a job comes in at its place, `parking` what
+//! is read again, `keys` what stops whole lanes, `counts` what is told of all of them, `acknowledged` what Redis knows no more.
 
 mod acknowledged;
 mod counts;
+mod heads;
 mod keys;
 mod parking;
+mod returning;
 
 use crate::partition::key_hasher::KeyHasher;
 use gristmill_broker::Entry;
-use gristmill_broker::state::JobState;
 use gristmill_job::{Key, Place};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -67,16 +68,16 @@ impl Head {
     }
 }
 
-/// What is held of a lane in memory.
+/// How much of a lane is in memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Holding {
-    /// Jobs of one lane that are held; the others are parked.
+pub(crate) struct Memory {
+    /// Jobs of one lane that are; the others are parked.
     pub(crate) jobs_per_lane: usize,
     /// A head that waits for longer is parked, and its lane with it.
     pub(crate) longest_wait: Duration,
 }
 
-/// A job that is held in memory.
+/// A job in memory.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneJob {
     /// With what is stored about it, as of its last settle.
@@ -127,15 +128,17 @@ struct Lane {
     state: Head,
     jobs: VecDeque<LaneJob>,
     parked: VecDeque<Place>,
-    /// How many of the parked jobs are being read.
-    loading: usize,
+    /// Parked jobs of it are to be read, or being read.
+    loading: bool,
+    /// When the head is due, as far as this process has known it; see [`Lanes::loaded`].
+    due: Option<Instant>,
 }
 
 impl Lane {
-    /// Whether none of its jobs is worth holding in memory now.
-    fn is_parked(&self, holding: Holding, now: Instant) -> bool {
+    /// Whether none of its jobs is worth being in memory now.
+    fn is_parked(&self, memory: Memory, now: Instant) -> bool {
         match self.state {
-            Head::Backoff { until } => until > now + holding.longest_wait,
+            Head::Backoff { until } => until > now + memory.longest_wait,
             Head::Held => true,
             _ => false,
         }
@@ -148,7 +151,7 @@ impl Lane {
 
 #[derive(Debug)]
 pub(crate) struct Lanes {
-    holding: Holding,
+    memory: Memory,
     slots: Vec<Option<Lane>>,
     free: Vec<LaneId>,
     by_key: HashMap<Key, LaneId, BuildHasherDefault<KeyHasher>>,
@@ -171,15 +174,15 @@ pub(crate) struct Lanes {
     highest: Place,
 }
 
-/// What a held job weighs against the window: its bytes and what holding it costs.
+/// What a job in memory weighs against the window: its bytes and what having it there costs.
 pub(crate) fn weight(entry: &Entry) -> usize {
     entry.envelope.len() + entry.key.as_bytes().len() + entry.id.as_bytes().len() + 256
 }
 
 impl Lanes {
-    pub(crate) fn new(holding: Holding) -> Self {
+    pub(crate) fn new(memory: Memory) -> Self {
         Self {
-            holding,
+            memory,
             slots: Vec::new(),
             free: Vec::new(),
             by_key: HashMap::default(),
@@ -202,7 +205,7 @@ impl Lanes {
     /// Throws everything away but the keys whose runs have not ended.
     pub(crate) fn clear(&mut self) {
         let (blocked, window) = (std::mem::take(&mut self.blocked), self.window);
-        *self = Self { blocked, window, ..Self::new(self.holding) };
+        *self = Self { blocked, window, ..Self::new(self.memory) };
     }
 
     /// With so many jobs and bytes in memory at most, or little more.
@@ -225,12 +228,12 @@ impl Lanes {
             self.open(entry, now);
             return;
         };
-        let (holding, is_full) = (self.holding, self.is_full());
+        let (memory, is_full) = (self.memory, self.is_full());
         let Some(lane) = self.lane(id) else { return };
         if is_full
             || !lane.parked.is_empty()
-            || lane.jobs.len() >= holding.jobs_per_lane
-            || lane.is_parked(holding, now)
+            || lane.jobs.len() >= memory.jobs_per_lane
+            || lane.is_parked(memory, now)
         {
             lane.parked.push_back(entry.place);
             self.parked += 1;
@@ -240,50 +243,6 @@ impl Lanes {
             lane.jobs.push_back(job);
             self.jobs += 1;
             self.bytes += weight;
-        }
-    }
-
-    /// Puts a job that came back from the dead at its place: before every job of its key that came later and does not run.
-    pub(crate) fn insert(&mut self, entry: Entry, now: Instant) {
-        let place = entry.place;
-        let Some(id) = self.by_key.get(&entry.key).copied() else {
-            self.open(entry, now);
-            return;
-        };
-        let (holding, is_full) = (self.holding, self.is_full());
-        let Some(lane) = self.lane(id) else { return };
-        let known = lane.jobs.iter().any(|job| job.entry.place == place);
-        if known || lane.parked.binary_search(&place).is_ok() {
-            return;
-        }
-        let first = usize::from(lane.state.is_active());
-        let later = |job: &LaneJob| job.entry.place > place;
-        let at = lane.jobs.iter().skip(first).position(later).map_or(lane.jobs.len(), |at| at + first);
-        let new_head = !lane.state.is_active() && lane.place().is_none_or(|head| place < head);
-        // In full memory it takes the room of the last of its lane.
-        let fits = at < lane.jobs.len() || (lane.parked.is_empty() && !is_full);
-        if fits && !lane.is_parked(holding, now) {
-            let job = LaneJob::new(entry, now);
-            let mut bytes = weight(&job.entry);
-            lane.jobs.insert(at, job);
-            let mut jobs = 1;
-            if (lane.jobs.len() > holding.jobs_per_lane || is_full)
-                && lane.jobs.len() > first + 1
-                && let Some(last) = lane.jobs.pop_back()
-            {
-                lane.parked.push_front(last.entry.place);
-                (jobs, bytes) = (0, bytes.wrapping_sub(weight(&last.entry)));
-            }
-            self.parked += 1 - jobs;
-            self.jobs += jobs;
-            self.bytes = self.bytes.wrapping_add(bytes);
-        } else {
-            let at = lane.parked.partition_point(|parked| *parked < place);
-            lane.parked.insert(at, place);
-            self.parked += 1;
-        }
-        if new_head {
-            self.next_head(id, now);
         }
     }
 
@@ -309,7 +268,7 @@ impl Lanes {
         });
         // A copy of its own: the key of an entry holds on to the whole entry.
         let key = Key::from_stored(bytes::Bytes::copy_from_slice(key.as_bytes()));
-        let lane = Lane { key: key.clone(), state: Head::Ready, jobs, parked, loading: 0 };
+        let lane = Lane { key: key.clone(), state: Head::Ready, jobs, parked, loading: false, due: None };
         self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
         id
@@ -362,7 +321,7 @@ impl Lanes {
             Some(until) => {
                 lane.state = Head::Backoff { until };
                 self.due.push(Reverse((until, id, place)));
-                if until > now + self.holding.longest_wait {
+                if until > now + self.memory.longest_wait {
                     self.park(id);
                 }
             }
@@ -379,6 +338,7 @@ impl Lanes {
             let Some(lane) = self.lane(id).filter(|lane| lane.state == Head::Ready) else { continue };
             if let Some(job) = lane.jobs.front().cloned() {
                 lane.state = Head::Running;
+                lane.due = None;
                 self.active += 1;
                 return Some((id, job));
             }
@@ -405,108 +365,6 @@ impl Lanes {
         let (was, is) = (lane.state.is_active(), state.is_active());
         lane.state = state;
         self.active = self.active + usize::from(is) - usize::from(was);
-    }
-
-    /// Its start mark is being written.
-    pub(crate) fn marking(&mut self, id: LaneId) {
-        self.set(id, Head::Marking);
-    }
-
-    /// It waits until nothing else runs.
-    pub(crate) fn alone(&mut self, id: LaneId) {
-        self.set(id, Head::Alone);
-    }
-
-    /// Its start mark stands: it runs.
-    pub(crate) fn marked(&mut self, id: LaneId) {
-        self.set(id, Head::Running);
-        if let Some(job) = self.head_mut(id) {
-            job.marked = true;
-        }
-    }
-
-    /// The head is being run by this process already (adopted from an earlier tenure).
-    pub(crate) fn adopt(&mut self, id: LaneId) {
-        let state = self.look(id).map(|lane| lane.state);
-        if matches!(state, Some(Head::Ready | Head::Blocked)) {
-            self.set(id, Head::Running);
-        }
-    }
-
-    /// Its run has answered, or it needs none; the verdict is on its way.
-    pub(crate) fn settling(&mut self, id: LaneId) {
-        if self.look(id).is_some_and(|lane| lane.state == Head::Running) {
-            self.set(id, Head::Settling);
-        }
-    }
-
-    /// The head was not run, or not to an answer: it is ready again.
-    pub(crate) fn not_run(&mut self, id: LaneId, now: Instant) {
-        if self.look(id).is_some_and(|lane| lane.state.is_active() || lane.state == Head::Alone) {
-            self.set(id, Head::Ready);
-            self.next_head(id, now);
-        }
-    }
-
-    /// The head is settled and gone; the next job of the key is the head.
-    pub(crate) fn settled(&mut self, id: LaneId, now: Instant) {
-        let Some(lane) = self.lane(id) else { return };
-        let was_active = lane.state.is_active();
-        let Some(job) = lane.jobs.pop_front() else { return };
-        let (held, parked) = (lane.jobs.len(), lane.parked.len());
-        self.active -= usize::from(was_active);
-        self.acknowledged -= usize::from(job.acknowledged);
-        self.jobs -= 1;
-        self.bytes -= weight(&job.entry);
-        if held == 0 && parked == 0 {
-            self.close(id);
-            return;
-        }
-        if held <= self.holding.jobs_per_lane / 4 {
-            self.load(id);
-        }
-        self.next_head(id, now);
-    }
-
-    /// The head was put back: it stands as `state` says, and waits.
-    pub(crate) fn put_back(&mut self, id: LaneId, state: JobState, now: Instant, until: Instant) {
-        self.set(id, Head::Ready);
-        if let Some(head) = self.head_mut(id) {
-            let entry = Entry { state, ..Entry::clone(&head.entry) };
-            *head = LaneJob { due: Some(until), ..LaneJob::new(entry, now) };
-        }
-        self.next_head(id, now);
-    }
-
-    /// The head waits without having been put back.
-    pub(crate) fn wait(&mut self, id: LaneId, now: Instant, until: Instant) {
-        self.set(id, Head::Ready);
-        if let Some(head) = self.head_mut(id) {
-            head.due = Some(until);
-        }
-        self.next_head(id, now);
-    }
-
-    /// Makes the heads ready whose wait is over.
-    pub(crate) fn wake_due(&mut self, now: Instant) {
-        while let Some(Reverse((until, id, place))) = self.due.peek().copied() {
-            if until > now {
-                break;
-            }
-            self.due.pop();
-            let waits = |lane: &Lane| lane.place() == Some(place) && lane.state == (Head::Backoff { until });
-            if self.look(id).is_some_and(waits) {
-                if let Some(lane) = self.lane(id) {
-                    lane.state = Head::Ready;
-                }
-                self.ready.push_back(id);
-            }
-        }
-    }
-
-    /// When the next head is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.due.peek().map(|due| due.0.0)
     }
 }
 

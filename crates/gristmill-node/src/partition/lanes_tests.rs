@@ -1,25 +1,13 @@
 use super::*;
+use crate::stage::entry;
 use bytes::Bytes;
 use gristmill_broker::StateLine;
-use gristmill_broker::state::Why;
-use gristmill_job::JobId;
+use gristmill_broker::state::{JobState, Why};
 
-const HOLDING: Holding = Holding { jobs_per_lane: 3, longest_wait: Duration::from_secs(60) };
-
-fn entry(seq: u64, key: &str) -> Entry {
-    Entry {
-        place: Place { ms: 1, seq },
-        id: JobId::from_stored(Bytes::from(format!("id{seq}"))),
-        key: Key::from_stored(Bytes::copy_from_slice(key.as_bytes())),
-        envelope: Bytes::new(),
-        state: JobState::default(),
-        recovered: false,
-        returned: false,
-    }
-}
+const MEMORY: Memory = Memory { jobs_per_lane: 3, longest_wait: Duration::from_secs(60) };
 
 fn filled(jobs: &[(u64, &str)]) -> (Lanes, Instant) {
-    let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
+    let (mut lanes, now) = (Lanes::new(MEMORY), Instant::now());
     for (seq, key) in jobs {
         lanes.push(entry(*seq, key), now);
     }
@@ -59,7 +47,7 @@ fn a_head_in_backoff_blocks_its_own_lane_alone() {
 
 #[test]
 fn a_recovered_wait_goes_on() {
-    let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
+    let (mut lanes, now) = (Lanes::new(MEMORY), Instant::now());
     let mut waiting = entry(1, "a");
     waiting.state = JobState::of(StateLine { turn: 2, attempts: 2, due_ms: 1000, ..StateLine::default() }, 0);
     lanes.push(waiting, now);
@@ -70,7 +58,7 @@ fn a_recovered_wait_goes_on() {
 
 #[test]
 fn a_key_whose_old_run_lives_is_not_started() {
-    let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
+    let (mut lanes, now) = (Lanes::new(MEMORY), Instant::now());
     lanes.block(Key::from_stored(Bytes::from_static(b"a")));
     lanes.push(entry(1, "a"), now);
     assert!(lanes.start_next().is_none());
@@ -102,6 +90,11 @@ fn load(lanes: &mut Lanes, missing: &[u64]) -> Vec<u64> {
 
 /// The same, with what is stored about some.
 fn load_with(lanes: &mut Lanes, missing: &[u64], states: &HashMap<u64, JobState>) -> Vec<u64> {
+    load_at(Instant::now(), lanes, missing, states)
+}
+
+/// The same, at a time.
+fn load_at(now: Instant, lanes: &mut Lanes, missing: &[u64], states: &HashMap<u64, JobState>) -> Vec<u64> {
     let mut read = Vec::new();
     for (id, places) in lanes.take_loads(100) {
         let jobs = places.into_iter().map(|place| {
@@ -111,7 +104,7 @@ fn load_with(lanes: &mut Lanes, missing: &[u64], states: &HashMap<u64, JobState>
             (place, (!missing.contains(&place.seq)).then_some(entry))
         });
         let jobs = jobs.collect();
-        lanes.loaded(id, jobs, Instant::now());
+        lanes.loaded(id, jobs, now);
     }
     read
 }
@@ -196,7 +189,7 @@ fn drained(lanes: &mut Lanes) -> Vec<u64> {
 fn a_job_that_came_back_comes_before_whatever_of_its_key_has_not_started() {
     for jobs in 1..12u64 {
         for at in 0..=jobs {
-            let (mut lanes, now) = (Lanes::new(HOLDING), Instant::now());
+            let (mut lanes, now) = (Lanes::new(MEMORY), Instant::now());
             for seq in 1..=jobs {
                 lanes.push(entry(seq * 10, "a"), now);
             }
@@ -205,7 +198,7 @@ fn a_job_that_came_back_comes_before_whatever_of_its_key_has_not_started() {
             let mut expected: Vec<u64> = (1..=jobs).map(|seq| seq * 10).chain([at * 10 + 5]).collect();
             expected.sort_unstable();
             assert_eq!(lanes.jobs() + lanes.parked(), expected.len(), "it is there once");
-            assert!(lanes.jobs() <= HOLDING.jobs_per_lane);
+            assert!(lanes.jobs() <= MEMORY.jobs_per_lane);
             assert_eq!(drained(&mut lanes), expected, "{jobs} jobs, it came back at {at}");
             assert_eq!((lanes.jobs(), lanes.parked(), lanes.bytes(), lanes.active()), (0, 0, 0, 0));
         }
@@ -298,7 +291,7 @@ fn what_was_acknowledged_is_seated_again_before_what_waits_and_is_not_counted_as
 #[test]
 fn full_memory_parks_whatever_comes_and_reads_again_as_there_is_room() {
     let now = Instant::now();
-    let mut lanes = Lanes::new(HOLDING).within(5, usize::MAX);
+    let mut lanes = Lanes::new(MEMORY).within(5, usize::MAX);
     for seq in 1..=40 {
         lanes.push(entry(seq * 10, if seq % 2 == 0 { "a" } else { "b" }), now);
     }
@@ -329,4 +322,24 @@ fn full_memory_parks_whatever_comes_and_reads_again_as_there_is_room() {
     }
     assert_eq!((ran, lanes.jobs(), lanes.parked(), lanes.bytes()), (70, 0, 0, 0));
     assert!(most <= 7, "{most} were in memory or read at a time");
+}
+
+#[test]
+fn a_wait_that_was_seen_out_is_over_whatever_the_clock_of_redis_says_then() {
+    let (mut lanes, now) = filled(&[(1, "a"), (2, "a")]);
+    let (id, _) = lanes.start_next().unwrap();
+    lanes.settling(id);
+    let until = now + Duration::from_secs(300);
+    lanes.put_back(id, failed_once(), now, until);
+    lanes.wake_due(until);
+    assert!(lanes.start_next().is_none(), "it is read first");
+    // The clock was set back by an hour meanwhile; the second job has never waited.
+    let late = JobState::of(StateLine { turn: 1, attempts: 1, due_ms: 3_600_000, ..StateLine::default() }, 0);
+    let states = HashMap::from([(1, late.clone()), (2, late)]);
+    load_at(until, &mut lanes, &[], &states);
+    let (id, job) = lanes.start_next().expect("its wait is over");
+    assert_eq!(job.entry.place.seq, 1);
+    lanes.settling(id);
+    lanes.settled(id, until);
+    assert!(lanes.start_next().is_none(), "what this process has not seen out, it waits for");
 }

@@ -1,43 +1,20 @@
 //! What a failed actor leaves behind, and what is made of it by those that are started after it.
 
 use super::*;
-use crate::heartbeat::Rhythm;
+use crate::counters::Counters;
+use crate::heartbeat::{Heartbeat, Rhythm};
 use crate::lease_manager;
-use crate::worker::alone::ALONE_WAIT;
-use gristmill_broker::{Broker, RedisConfig};
-use gristmill_job::{QueueName, RetryPolicy};
+use crate::lease_manager::Message as ToManager;
+use crate::stage;
+use crate::worker::alone::{ALONE_WAIT, Alone};
+use crate::worker::run_queue::{RunQueue, lock};
+use gristmill_broker::{Broker, Incarnation, Link, RedisConfig};
+use gristmill_job::QueueName;
+use std::sync::Mutex;
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 const SOON: Duration = Duration::from_secs(10);
-
-/// Hears what a lease manager is told.
-struct Listener;
-
-impl Actor for Listener {
-    type Msg = ToManager;
-    type State = mpsc::UnboundedSender<Look>;
-    type Arguments = mpsc::UnboundedSender<Look>;
-
-    async fn pre_start(
-        &self,
-        _: ActorRef<ToManager>,
-        heard: Self::Arguments,
-    ) -> Result<Self::State, ActorProcessingErr> {
-        Ok(heard)
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<ToManager>,
-        message: ToManager,
-        heard: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        if let ToManager::Looked(_, _, look) = message {
-            let _ = heard.send(look);
-        }
-        Ok(())
-    }
-}
 
 /// One partition of a node that reaches no Redis.
 struct Stage {
@@ -83,29 +60,25 @@ impl Stage {
     }
 
     async fn start(&self) -> ActorRef<Message> {
-        let bounds = Bounds {
-            window_jobs: 10,
-            window_parked: 10_000,
-            holding: crate::partition::lanes::Holding {
-                jobs_per_lane: 32,
-                longest_wait: Duration::from_secs(2),
-            },
-            window_bytes: 1 << 20,
-            claim_jobs: 10,
-            recover_jobs: 10,
-            handover_wait: Duration::from_secs(1),
-            census_every: Duration::from_secs(30),
-            policy: crate::partition::policy::Policy::with(RetryPolicy::default()),
-        };
+        let bounds = stage::bounds();
         let (shared, queue, around) = (self.shared.clone(), self.definition.clone(), self.around.clone());
         Actor::spawn(None, Partition, Arguments { shared, queue, bounds, around }).await.unwrap().0
     }
 
-    async fn listen(&self) -> mpsc::UnboundedReceiver<Look> {
-        let (heard, hears) = mpsc::unbounded_channel();
-        let (manager, _) = Actor::spawn(None, Listener, heard).await.unwrap();
+    async fn listen(&self) -> mpsc::UnboundedReceiver<ToManager> {
+        let (manager, hears) = stage::listener().await;
         *lock(&self.around.manager) = Some(manager);
         hears
+    }
+}
+
+/// The next look that a lease manager is told of.
+async fn look(hears: &mut mpsc::UnboundedReceiver<ToManager>) -> Option<Look> {
+    loop {
+        match hears.recv().await? {
+            ToManager::Looked(_, _, look) => return Some(look),
+            _ => continue,
+        }
     }
 }
 
@@ -122,7 +95,7 @@ async fn the_lease_of_a_failed_actor_is_renewed_no_more_and_asked_for_again() {
     stage.start().await;
     assert!(!stage.around.heartbeat.holds(&stage.shared, &fence), "nobody serves what is still renewed");
     assert!(!stage.shared.may_start(Epoch(7), false, Instant::now()));
-    let look = tokio::time::timeout(SOON, hears.recv()).await.expect("the manager believes it is served");
+    let look = tokio::time::timeout(SOON, look(&mut hears)).await.expect("the manager believes it is served");
     assert_eq!(look, Some(Look::Idle { end: None, released: false }));
 }
 
@@ -141,6 +114,6 @@ async fn a_manager_that_is_started_again_hears_what_is_held() {
     // What the new manager asked is answered to the listener.
     *lock(&stage.around.manager) = before;
     partition.cast(Message::Report).unwrap();
-    let look = tokio::time::timeout(SOON, hears.recv()).await.expect("it says nothing");
+    let look = tokio::time::timeout(SOON, look(&mut hears)).await.expect("it says nothing");
     assert_eq!(look, Some(Look::Mine));
 }

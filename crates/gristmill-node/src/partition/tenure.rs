@@ -131,7 +131,7 @@ struct Settling {
 impl Tenure {
     pub(crate) fn new(bounds: Bounds, node: Arc<str>, partition: u16) -> Self {
         Self {
-            lanes: Lanes::new(bounds.holding).within(bounds.window_jobs, bounds.window_bytes),
+            lanes: Lanes::new(bounds.memory).within(bounds.window_jobs, bounds.window_bytes),
             bounds,
             node,
             partition,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::partition::lanes::{Holding, Lanes};
+use crate::partition::lanes::{Lanes, Memory};
 use gristmill_broker::JobState;
 use gristmill_broker::state::Crash;
 use gristmill_broker::{Fence, Incarnation};
@@ -38,7 +38,7 @@ fn judge(policy: &Policy) -> Judge<'_> {
 /// The job, as it stands in its lane.
 fn job(line: StateLine) -> LaneJob {
     let now = std::time::Instant::now();
-    let mut lanes = Lanes::new(Holding { jobs_per_lane: 4, longest_wait: SECOND });
+    let mut lanes = Lanes::new(Memory { jobs_per_lane: 4, longest_wait: SECOND });
     lanes.insert(Entry { state: JobState::of(line, 0), ..entry() }, now);
     lanes.start_next().unwrap().1
 }
@@ -185,7 +185,7 @@ fn what_is_not_run_ends_with_its_own_reason_and_no_attempt() {
             panic!("uncharged: {verdict:?}")
         };
         // Else a window full of them keeps the jobs of healthy keys out.
-        assert!(delay > crate::node::LONGEST_HELD_WAIT + SECOND / 10, "it is parked: {delay:?}");
+        assert!(delay > crate::node::LONGEST_WAIT_IN_MEMORY + SECOND / 10, "it is parked: {delay:?}");
     }
 }
 

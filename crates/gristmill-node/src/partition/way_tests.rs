@@ -1,12 +1,12 @@
 use super::*;
-use crate::partition::lanes::{Holding, Lanes};
+use crate::partition::lanes::{Lanes, Memory};
 use crate::partition::policy::{Budget, Rules};
-use bytes::Bytes;
+use crate::stage;
 use gristmill_broker::state::{Crash, JobState};
 use gristmill_broker::{Entry, Epoch, Fence, Incarnation};
 use gristmill_handler::Rule;
 use gristmill_job::retry_budget::RetryBudget;
-use gristmill_job::{JobId, Key, Place, RetryPolicy, UnixMillis};
+use gristmill_job::{RetryPolicy, UnixMillis};
 use std::time::Duration;
 
 fn policy(redelivery: Redelivery, delivery: DeliverySemantics) -> Policy {
@@ -25,16 +25,9 @@ fn policy(redelivery: Redelivery, delivery: DeliverySemantics) -> Policy {
 
 fn way(line: Option<StateLine>, returned: bool, policy: &Policy) -> Way {
     let now = Instant::now();
-    let mut lanes = Lanes::new(Holding { jobs_per_lane: 4, longest_wait: Duration::from_secs(1) });
-    let entry = Entry {
-        place: Place { ms: 1, seq: 1 },
-        id: JobId::from_stored(Bytes::from_static(b"id")),
-        key: Key::from_stored(Bytes::from_static(b"key")),
-        envelope: Bytes::new(),
-        state: line.map_or_else(JobState::default, |line| JobState::of(line, 0)),
-        recovered: false,
-        returned,
-    };
+    let mut lanes = Lanes::new(Memory { jobs_per_lane: 4, longest_wait: Duration::from_secs(1) });
+    let state = line.map_or_else(JobState::default, |line| JobState::of(line, 0));
+    let entry = Entry { state, returned, ..stage::entry(1, "key") };
     lanes.insert(entry, now);
     let (_, job) = lanes.start_next().unwrap();
     Way::of(&job, policy, "me~1", now)

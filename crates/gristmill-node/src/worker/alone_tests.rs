@@ -1,42 +1,13 @@
 use super::*;
-use crate::partition::lanes::{Holding, Lanes};
 use crate::partition::tenure::{Ended, Ran, Run};
-use bytes::Bytes;
-use gristmill_broker::{Entry, JobState, QueueDefinition};
+use crate::stage;
+use gristmill_broker::QueueDefinition;
 use gristmill_handler::{Cancellation, Stage as Stop};
-use gristmill_job::{JobId, Key, QueueName};
-use ractor::{Actor, ActorProcessingErr, ActorRef};
+use gristmill_job::QueueName;
 use tokio::sync::mpsc;
 
 const SHORT: Duration = Duration::from_millis(30);
 const SOON: Duration = Duration::from_secs(10);
-
-/// Hears what partitions are told.
-struct Listener;
-
-impl Actor for Listener {
-    type Msg = Message;
-    type State = mpsc::UnboundedSender<Message>;
-    type Arguments = mpsc::UnboundedSender<Message>;
-
-    async fn pre_start(
-        &self,
-        _: ActorRef<Message>,
-        heard: Self::Arguments,
-    ) -> Result<Self::State, ActorProcessingErr> {
-        Ok(heard)
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<Message>,
-        message: Message,
-        heard: &mut Self::State,
-    ) -> Result<(), ActorProcessingErr> {
-        let _ = heard.send(message);
-        Ok(())
-    }
-}
 
 struct Process {
     runs: Arc<RunQueue>,
@@ -48,8 +19,7 @@ struct Process {
 impl Process {
     async fn new() -> Self {
         let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 3);
-        let (heard, hears) = mpsc::unbounded_channel();
-        let (listener, _) = Actor::spawn(None, Listener, heard).await.unwrap();
+        let (listener, hears) = stage::listener().await;
         let share = |p| {
             let shared = Arc::new(Shared::new(queue.name.clone(), p, queue.partition(p)));
             shared.register(listener.clone());
@@ -84,32 +54,7 @@ fn place(seq: u64) -> Place {
 }
 
 fn run(seq: u64, alone: bool) -> Run {
-    let entry = Entry {
-        place: place(seq),
-        id: JobId::from_stored(Bytes::from(format!("id{seq}"))),
-        key: Key::from_stored(Bytes::from_static(b"k")),
-        envelope: Bytes::new(),
-        state: JobState::default(),
-        recovered: false,
-        returned: false,
-    };
-    let holding = Holding { jobs_per_lane: 1, longest_wait: SOON };
-    let mut lanes = Lanes::new(holding);
-    lanes.push(entry.clone(), Instant::now());
-    let lane = lanes.find(&entry.key).unwrap();
-    let entry = Arc::new(entry);
-    Run {
-        epoch: Epoch(1),
-        lane,
-        entry,
-        turn: 0,
-        attempt: 1,
-        alone,
-        acknowledged: false,
-        reconcile: false,
-        first: None,
-        slot: None,
-    }
+    Run { alone, ..stage::run(stage::entry(seq, "k")) }
 }
 
 fn not_started(shared: &Shared) -> Vec<u64> {

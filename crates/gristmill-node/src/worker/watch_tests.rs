@@ -1,11 +1,11 @@
 use super::*;
-use crate::partition::lanes::{Holding, Lanes};
 use crate::partition::tenure::Run;
+use crate::stage;
 use crate::worker::execution::Executor;
 use bytes::Bytes;
-use gristmill_broker::{Entry, Epoch, JobState, QueueDefinition};
+use gristmill_broker::{Entry, Epoch, QueueDefinition};
 use gristmill_handler::{HandlerError, KindOptions, Registry, State};
-use gristmill_job::{ContentType, JobId, JobLimits, Key, NewJob, Place, QueueName};
+use gristmill_job::{ContentType, JobId, JobLimits, NewJob, QueueName};
 use std::sync::mpsc as std_mpsc;
 
 const BLOCKED_AFTER: Duration = Duration::from_secs(30);
@@ -118,31 +118,8 @@ impl Scene {
 fn run(seq: u64, kind: &str) -> Run {
     let job = NewJob::from_bytes(kind, "k", "null", ContentType::Json).unwrap();
     let encoded = job.with_id("the-id").unwrap().encode(UnixMillis(1), JobLimits::default()).unwrap();
-    let entry = Entry {
-        place: Place { ms: 1, seq },
-        id: JobId::from_stored(Bytes::from_static(b"the-id")),
-        key: Key::from_stored(Bytes::from_static(b"k")),
-        envelope: encoded.envelope.clone(),
-        state: JobState::default(),
-        recovered: false,
-        returned: false,
-    };
-    let mut lanes = Lanes::new(Holding { jobs_per_lane: 1, longest_wait: SOON });
-    lanes.push(entry.clone(), Instant::now());
-    let lane = lanes.find(&entry.key).unwrap();
-    let entry = Arc::new(entry);
-    Run {
-        epoch: Epoch(1),
-        lane,
-        entry,
-        turn: 0,
-        attempt: 1,
-        alone: false,
-        acknowledged: false,
-        reconcile: false,
-        first: None,
-        slot: None,
-    }
+    let id = JobId::from_stored(Bytes::from_static(b"the-id"));
+    stage::run(Entry { id, envelope: encoded.envelope, ..stage::entry(seq, "k") })
 }
 
 async fn is_given_up_and_refused(kind: &str) {

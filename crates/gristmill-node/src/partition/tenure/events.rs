@@ -1,6 +1,6 @@
 //! What a tenure is told and what it asks for.
 
-use crate::partition::lanes::{Holding, LaneId};
+use crate::partition::lanes::{LaneId, Memory};
 use crate::partition::policy::Policy;
 use crate::worker::slot::Slot;
 use gristmill_broker::start::How;
@@ -18,7 +18,7 @@ pub(crate) struct Bounds {
     /// Parked jobs beyond which nothing is claimed.
     pub(crate) window_parked: usize,
     /// What is held of a lane.
-    pub(crate) holding: Holding,
+    pub(crate) memory: Memory,
     /// Bytes in the lanes beyond which nothing is claimed.
     pub(crate) window_bytes: usize,
     /// Jobs per claim.

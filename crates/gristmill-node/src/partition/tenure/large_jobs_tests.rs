@@ -1,11 +1,10 @@
 //! What is asked for and written at a time when jobs are large: no answer may be so long that it comes too late.
 
 use super::*;
+use crate::stage;
 use bytes::Bytes;
-use gristmill_broker::JobState;
 use gristmill_handler::{Answer as RunAnswer, Facts};
-use gristmill_job::{Effects, JobId, RetryPolicy, UnixMillis};
-use std::time::Duration;
+use gristmill_job::{Effects, UnixMillis};
 
 const MIB: usize = 1024 * 1024;
 const WINDOW: usize = 32 * MIB;
@@ -24,17 +23,10 @@ impl Played {
     fn serving(queued: u64, size: usize) -> Self {
         let bounds = Bounds {
             window_jobs: 512,
-            window_parked: 10_000,
-            holding: crate::partition::lanes::Holding {
-                jobs_per_lane: 32,
-                longest_wait: Duration::from_secs(2),
-            },
             window_bytes: WINDOW,
             claim_jobs: 200,
             recover_jobs: 100,
-            handover_wait: Duration::from_secs(5),
-            census_every: Duration::from_secs(30),
-            policy: crate::partition::policy::Policy::with(RetryPolicy::default()),
+            ..stage::bounds()
         };
         let tenure = Tenure::new(bounds, "n~1".into(), 0);
         let (claims, settles, runs) = (Vec::new(), Vec::new(), Vec::new());
@@ -92,15 +84,7 @@ pub(super) fn nothing_beside() -> gristmill_broker::take::Taken {
 }
 
 fn entry(seq: u64, size: usize) -> Entry {
-    Entry {
-        place: Place { ms: 1, seq: 1_000_000 - seq },
-        id: JobId::from_stored(Bytes::from(format!("id{seq}"))),
-        key: Key::from_stored(Bytes::from(format!("key{seq}"))),
-        envelope: Bytes::from(vec![0; size]),
-        state: JobState::default(),
-        recovered: false,
-        returned: false,
-    }
+    Entry { envelope: Bytes::from(vec![0; size]), ..stage::entry(1_000_000 - seq, &format!("key{seq}")) }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Leaving in the middle of a repair, step by step: what the simulation's random walks meet too seldom.
 
 use super::*;
+use crate::stage;
 use bytes::Bytes;
-use gristmill_broker::JobState;
-use gristmill_job::{JobId, RetryPolicy, UnixMillis};
+use gristmill_broker::{JobState, StateLine};
+use gristmill_job::UnixMillis;
 use std::time::Duration;
 
 const HANDOVER_WAIT: Duration = Duration::from_secs(5);
@@ -16,20 +17,7 @@ struct Played {
 
 impl Played {
     fn new() -> Self {
-        let bounds = Bounds {
-            window_jobs: 10,
-            window_parked: 10_000,
-            holding: crate::partition::lanes::Holding {
-                jobs_per_lane: 32,
-                longest_wait: Duration::from_secs(2),
-            },
-            window_bytes: 1 << 20,
-            claim_jobs: 10,
-            recover_jobs: 10,
-            handover_wait: HANDOVER_WAIT,
-            census_every: Duration::from_secs(30),
-            policy: crate::partition::policy::Policy::with(RetryPolicy::default()),
-        };
+        let bounds = Bounds { handover_wait: HANDOVER_WAIT, ..stage::bounds() };
         Self { tenure: Tenure::new(bounds, "n~1".into(), 0), start: Instant::now(), epochs: 0 }
     }
 
@@ -53,15 +41,7 @@ impl Played {
 
     /// Recover finds one job; what is started then.
     fn recovered(&mut self) -> Vec<Action> {
-        let entry = Entry {
-            place: Place { ms: 1, seq: 1 },
-            id: JobId::from_stored(Bytes::from_static(b"id")),
-            key: Key::from_stored(Bytes::from_static(b"key")),
-            envelope: Bytes::new(),
-            state: JobState::default(),
-            recovered: true,
-            returned: false,
-        };
+        let entry = job(StateLine::default());
         let answer = Answer::Recovered { entries: vec![entry], next: Place::ZERO };
         self.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
         self.taken()
@@ -115,16 +95,8 @@ fn a_drain_that_meets_a_release_under_way_stays_a_drain() {
     assert!(actions.iter().any(drained), "{actions:?}");
 }
 
-fn job(line: gristmill_broker::state::StateLine) -> Entry {
-    Entry {
-        place: Place { ms: 1, seq: 1 },
-        id: JobId::from_stored(Bytes::from_static(b"id")),
-        key: Key::from_stored(Bytes::from_static(b"key")),
-        envelope: Bytes::new(),
-        state: JobState::of(line, 0),
-        recovered: true,
-        returned: false,
-    }
+fn job(line: StateLine) -> Entry {
+    Entry { state: JobState::of(line, 0), recovered: true, ..stage::entry(1, "key") }
 }
 
 fn started(actions: &[Action]) -> Run {
@@ -187,7 +159,7 @@ fn sixteen_slow_keys_stop_no_other() {
     played.tenure.bounds.window_jobs = 512;
     played.tenure.bounds.claim_jobs = 200;
     played.tenure.lanes =
-        crate::partition::lanes::Lanes::new(played.tenure.bounds.holding).within(512, 1 << 20);
+        crate::partition::lanes::Lanes::new(played.tenure.bounds.memory).within(512, 1 << 20);
     played.tell(Duration::ZERO, Event::Serve);
     played.granted();
     let entries = (0..512u64).map(|n| Entry {

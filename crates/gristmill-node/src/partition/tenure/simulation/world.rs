@@ -1,7 +1,7 @@
 //! The shell around two tenures, played: the store, the connections, the clock and the runs.
 
 use super::Faults;
-use crate::partition::lanes::{Holding, LaneId};
+use crate::partition::lanes::{LaneId, Memory};
 use crate::partition::policy::{Policy, Rules};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
@@ -139,7 +139,7 @@ impl World {
         let bounds = Bounds {
             window_jobs: 6,
             window_parked: 100,
-            holding: Holding { jobs_per_lane: 2, longest_wait: Duration::from_millis(60) },
+            memory: Memory { jobs_per_lane: 2, longest_wait: Duration::from_millis(60) },
             window_bytes: 1 << 20,
             claim_jobs: 3,
             recover_jobs: 2,

@@ -1,0 +1,118 @@
+//! The queues of a node: made in Redis, and with what is said of each for its partitions.
+
+use super::NodeError;
+use crate::config::{AfterDeadLetter, NodeConfig, QueueConfig};
+use crate::counters::Counters;
+use crate::keeper::{Keeper, Kept};
+use crate::partition::lanes::Memory;
+use crate::partition::policy::{Budget, Policy, Rules};
+use crate::partition::shared::Shared;
+use crate::partition::tenure::Bounds;
+use crate::supervisor::Served;
+use gristmill_broker::create::CreateError;
+use gristmill_broker::{Incarnation, Link, QueueDefinition};
+use gristmill_handler::Registry;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Waits for Redis, refuses one that would evict, and makes the queues.
+pub(super) async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<QueueDefinition>, NodeError> {
+    let definitions: Vec<QueueDefinition> =
+        queues.iter().map(|queue| QueueDefinition::new(queue.name.clone(), queue.partitions)).collect();
+    'connected: loop {
+        let connection = link.connected().await;
+        match connection.eviction_policy().await {
+            Ok(Some(policy)) if policy != "noeviction" => return Err(NodeError::Eviction(policy)),
+            // A server that does not tell is asked again by `gristmill doctor`.
+            Ok(_) => {}
+            Err(error) => {
+                again(&error.to_string()).await;
+                continue;
+            }
+        }
+        for definition in &definitions {
+            match connection.create(definition).await {
+                Ok(()) => {}
+                Err(error @ CreateError::Differs { .. }) => return Err(NodeError::Queue(error)),
+                Err(error) => {
+                    again(&error.to_string()).await;
+                    continue 'connected;
+                }
+            }
+        }
+        return Ok(definitions);
+    }
+}
+
+async fn again(why: &str) {
+    tracing::warn!(why, "the queues cannot be prepared yet, will try again");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+}
+
+/// Jobs of one key that are in memory; the others are parked.
+const LANE_JOBS: usize = 32;
+/// A key that waits for longer is parked as a whole.
+pub(crate) const LONGEST_WAIT_IN_MEMORY: Duration = Duration::from_secs(2);
+/// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
+const PARKED_JOBS: usize = 250_000;
+
+pub(super) fn keeper(
+    config: &NodeConfig,
+    served: &[Served],
+    link: &Link,
+    incarnation: &Incarnation,
+    counters: &Arc<Counters>,
+) -> Keeper {
+    let kept = |(queue, served): (&QueueConfig, &Served)| {
+        let (definition, partitions) = (served.definition.clone(), served.partitions.clone());
+        queue.dead_max_age.map(|max_age| Kept { queue: definition, max_age, partitions })
+    };
+    Keeper {
+        link: link.clone(),
+        incarnation: incarnation.clone(),
+        seen_window: config.seen_window,
+        counters: counters.clone(),
+        queues: config.queues.iter().zip(served).filter_map(kept).collect(),
+    }
+}
+
+pub(super) fn serve(
+    config: &NodeConfig,
+    registry: &Registry,
+    definitions: Vec<QueueDefinition>,
+) -> Vec<Served> {
+    let (asked, most) = (registry.clone(), config.max_envelope_bytes);
+    let rules = match registry.has_rules() {
+        true => Rules::new(move |envelope| asked.rule(envelope, most)),
+        false => Rules::default(),
+    };
+    let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();
+    // The node's bytes are shared by its partitions, but each may hold at least one job of the largest size.
+    let window_bytes = (config.window_bytes / partitions.max(1)).max(config.max_envelope_bytes);
+    let serve_one = |(definition, queue): (QueueDefinition, &QueueConfig)| Served {
+        partitions: (0..definition.partitions)
+            .map(|p| Arc::new(Shared::new(definition.name.clone(), p, definition.partition(p))))
+            .collect(),
+        definition,
+        bounds: Bounds {
+            window_jobs: config.window_jobs,
+            window_parked: PARKED_JOBS,
+            memory: Memory { jobs_per_lane: LANE_JOBS, longest_wait: LONGEST_WAIT_IN_MEMORY },
+            window_bytes,
+            claim_jobs: gristmill_broker::call::MAX_JOBS_PER_CALL.min(config.window_jobs),
+            recover_jobs: 100,
+            handover_wait: config.handover_wait,
+            census_every: config.census_every,
+            policy: Policy {
+                retry: queue.retry.clone(),
+                crash_budget: queue.crash_budget,
+                hold: queue.after_dead_letter == AfterDeadLetter::Hold,
+                unknown_kind_wait: queue.unknown_kind_wait,
+                max_envelope_bytes: config.max_envelope_bytes,
+                budget: Budget::new(queue.retry_budget, Instant::now()),
+                rules: rules.clone(),
+            },
+        },
+    };
+    definitions.into_iter().zip(&config.queues).map(serve_one).collect()
+}
