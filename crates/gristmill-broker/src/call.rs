@@ -40,8 +40,8 @@ pub enum Call {
         after: u64,
         /// Jobs per slice.
         count: usize,
-        /// Where to go on with the held keys; 0 first.
-        cursor: u64,
+        /// Where to go on with the held keys, 0 first; `None` where they are known.
+        cursor: Option<u64>,
     },
     /// Writes start marks.
     Start(Vec<Start>),

@@ -132,13 +132,7 @@ impl Connection {
         if words.tag() != "ok" {
             return Err(words.unknown("ok"));
         }
-        let answers = reply::list(words.next(), "an answer per letter")?;
-        let answers = answers.into_iter().map(answer).collect::<Result<Vec<_>, _>>()?;
-        if answers.len() != letters.len() {
-            let (came, sent) = (answers.len(), letters.len());
-            return Err(CallError::Unexpected(format!("expected {sent} answers of replay, got {came}")));
-        }
-        Ok(answers)
+        words.next_answers(letters.len(), answer)
     }
 }
 

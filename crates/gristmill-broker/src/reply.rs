@@ -84,6 +84,20 @@ impl Words {
         number(self.next())
     }
 
+    /// The next value as one word per thing that was sent, each read by `read`.
+    pub(crate) fn next_answers<T>(
+        &mut self,
+        sent: usize,
+        read: impl FnMut(Value) -> Result<T, CallError>,
+    ) -> Result<Vec<T>, CallError> {
+        let answers = list(self.next(), "a list of answers")?;
+        if answers.len() != sent {
+            let came = answers.len();
+            return Err(CallError::Unexpected(format!("expected {sent} answers, got {came}")));
+        }
+        answers.into_iter().map(read).collect()
+    }
+
     /// The rest, one value each.
     pub(crate) fn rest(self) -> impl Iterator<Item = Value> {
         self.rest

@@ -75,12 +75,7 @@ pub(crate) fn read(starts: &[Start], value: Value) -> Result<Answer, CallError> 
     if !matches!(words.tag(), "ok" | "already") {
         return Err(words.unknown("ok, already, fenced or gap"));
     }
-    let answers = reply::list(words.next(), "an answer per mark")?;
-    if answers.len() != starts.len() {
-        let (came, sent) = (answers.len(), starts.len());
-        return Err(CallError::Unexpected(format!("expected {sent} answers of start, got {came}")));
-    }
-    answers.into_iter().map(marked).collect::<Result<_, _>>().map(Answer::Started)
+    words.next_answers(starts.len(), marked).map(Answer::Started)
 }
 
 fn marked(value: Value) -> Result<Marked, CallError> {

@@ -27,7 +27,7 @@ pub struct Taken {
     pub held: Vec<Key>,
 }
 
-pub(crate) fn write(guard: Guard<'_>, after: u64, count: usize, cursor: u64) -> Pipeline {
+pub(crate) fn write(guard: Guard<'_>, after: u64, count: usize, cursor: Option<u64>) -> Pipeline {
     let Guard { keys, fence, number, .. } = guard;
     let mut script = TAKE.call(&[
         keys.lease.as_bytes(),
@@ -38,7 +38,11 @@ pub(crate) fn write(guard: Guard<'_>, after: u64, count: usize, cursor: u64) -> 
         keys.held.as_bytes(),
     ]);
     script.arg(fence.incarnation.as_str()).arg(fence.epoch.0).arg(number);
-    script.arg(after).arg(count).arg(cursor);
+    script.arg(after).arg(count);
+    match cursor {
+        Some(cursor) => script.arg(cursor),
+        None => script.arg(""),
+    };
     single(script)
 }
 

@@ -7,6 +7,8 @@
 --       | {'no_queue'} | {'differs', partitions}
 -- The epoch is at least: the one before + 1, and the Redis clock in ms. The caller names it (its keys must be declared,
 -- and the gate carries it in its name) from an earlier answer and above every epoch its incarnation has held (V14).
+-- A lease that is further away than it was granted for is of before the clock was set back: it stands for its ttl from now
+-- on, which is longer than its owner trusts it.
 -- Repeated: a second grant has a new epoch and costs a rebuild. Never the same epoch twice, not even for its owner (V3).
 redis.call('XACK', KEYS[3], 'workers', '0-0')
 local partitions = redis.call('HGET', KEYS[2], 'partitions')
@@ -14,9 +16,14 @@ if not partitions then return {'no_queue'} end
 if partitions ~= ARGV[3] then return {'differs', partitions} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'expires', 'wanted', 'wanted_until')
+local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'expires', 'wanted', 'wanted_until', 'ttl')
 local owner, epoch = lease[1] or '', lease[2] or ''
 local left = tonumber(lease[3] or '0') - now
+local ttl = tonumber(lease[6] or '')
+if owner ~= '' and ttl and left > ttl then
+  left = ttl
+  redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ttl))
+end
 if owner ~= '' and owner ~= ARGV[1] and left > 0 then
   local wanted = lease[4]
   if not wanted or tonumber(lease[5] or '0') <= now then wanted = '' end
@@ -32,7 +39,7 @@ if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then
 end
 redis.call('DEL', KEYS[4])
 redis.call('XGROUP', 'CREATE', KEYS[5], 'workers', '0', 'MKSTREAM')
-redis.call('HSET', KEYS[1], 'incarnation', ARGV[1], 'epoch', ARGV[4], 'number', '0',
+redis.call('HSET', KEYS[1], 'incarnation', ARGV[1], 'epoch', ARGV[4], 'number', '0', 'ttl', ARGV[2],
   'expires', string.format('%.0f', now + ARGV[2]))
 redis.call('HDEL', KEYS[1], 'wanted', 'wanted_until')
 return {'granted', ARGV[4]}

@@ -1,4 +1,4 @@
--- renew: moves a lease's expiry. Sent by the heartbeat on a connection of its own, so it carries no number.
+-- renew: moves a lease's expiry, and says by how much it stands. Sent by the heartbeat on a connection of its own, so it carries no number.
 -- KEYS 1 lease (hash)  2 stream (stream)
 -- ARGV 1 incarnation  2 epoch  3 ttl (ms)  4 highest number whose answer the caller has seen
 -- Reply {'ok', wanted-by or '', changes, now (ms)} | {'fenced', incarnation, epoch} | {'gap', number} Redis stands before what I was told
@@ -9,7 +9,7 @@ if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or
 if tonumber(lease[3] or '0') < tonumber(ARGV[4]) then return {'gap', lease[3] or '0'} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'expires', string.format('%.0f', now + ARGV[3]))
+redis.call('HSET', KEYS[1], 'ttl', ARGV[3], 'expires', string.format('%.0f', now + ARGV[3]))
 local wanted = lease[4]
 if not wanted or tonumber(lease[5] or '0') <= now then wanted = '' end
 return {'ok', wanted, lease[6] or '0', now}

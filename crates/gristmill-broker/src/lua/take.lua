@@ -1,7 +1,7 @@
 -- take: what lies beside the stream: jobs that came back from the dead, and the keys whose lanes wait for a person.
 -- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)  4 returned (sorted set)  5 returned bodies (hash)  6 held (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 after (value of `changes`): only jobs that came back later
---      5 most jobs  6 cursor of the held keys, '0' first
+--      5 most jobs  6 cursor of the held keys, '0' first, '' not to read them
 -- Reply {'ok', changes, {{place, record, state or '', came back at, } ...}, '1' if there are more jobs, next cursor ('0': the
 --   end), {key, hold ...}, now (ms)} | {'already'} | {'fenced', ..} | {'gap', number}
 --   Between two slices a person may act: whoever is told another value of `changes` reads the held keys again.
@@ -30,5 +30,5 @@ for n = 1, #rows, 2 do
     redis.call('ZREM', KEYS[4], place) -- A place of no job: it could never be settled, and the census would count it.
   end
 end
-local held = redis.call('HSCAN', KEYS[6], ARGV[6], 'COUNT', '500')
+local held = ARGV[6] == '' and {'0', {}} or redis.call('HSCAN', KEYS[6], ARGV[6], 'COUNT', '500')
 return {'ok', lease[4] or '0', jobs, #rows == 2 * tonumber(ARGV[5]) and '1' or '0', held[1], held[2], now}

@@ -58,6 +58,14 @@ impl Partition {
         let lease = &mut self.lease;
         let me = acquire.incarnation.as_str();
         let left = lease.expires_ms.saturating_sub(now_ms);
+        // Of before the clock was set back.
+        let left = match lease.ttl_ms {
+            Some(ttl_ms) if !lease.owner.is_empty() && left > ttl_ms => {
+                lease.expires_ms = now_ms + ttl_ms;
+                ttl_ms
+            }
+            _ => left,
+        };
         if !lease.owner.is_empty() && lease.owner != me && left > 0 {
             return Acquired::Held {
                 owner: Incarnation::from_stored(&lease.owner),
@@ -87,6 +95,7 @@ impl Partition {
             epoch: Some(epoch.0),
             number: 0,
             expires_ms: now_ms + millis(acquire.ttl),
+            ttl_ms: Some(millis(acquire.ttl)),
             wanted: None,
             changes: lease.changes,
         };
@@ -118,7 +127,7 @@ impl Partition {
         if lease.number < renew.answered {
             return Renewed::Refused(Refusal::Gap { last: lease.number });
         }
-        lease.expires_ms = now_ms + ttl_ms;
+        (lease.expires_ms, lease.ttl_ms) = (now_ms + ttl_ms, Some(ttl_ms));
         Renewed::Ok { wanted_by: lease.wanted_at(now_ms), changes: lease.changes, now: UnixMillis(now_ms) }
     }
 

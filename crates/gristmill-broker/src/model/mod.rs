@@ -60,6 +60,7 @@ pub struct Model {
 #[derive(Debug, Clone, PartialEq)]
 struct Presence {
     expires_ms: u64,
+    ttl_ms: u64,
     since_ms: u64,
     draining: bool,
     kinds: String,
@@ -194,7 +195,7 @@ impl Model {
             Call::Claim { count } => partition.claim(guard, *count),
             Call::Recover { cursor, count } => partition.recover(now_ms, guard, *cursor, *count),
             Call::Settle(jobs) => partition.settle(now_ms, guard, jobs),
-            Call::Take { after, count, .. } => partition.take(now_ms, guard, *after, *count),
+            Call::Take { after, count, cursor } => partition.take(now_ms, guard, *after, *count, *cursor),
             Call::Start(starts) => partition.start(guard, starts),
             Call::HandBack { places, stopped } => partition.hand_back(guard, places, *stopped),
             Call::Census { .. } => partition.census(guard),
@@ -221,11 +222,16 @@ impl Model {
         let nodes = self.nodes.entry(queue.clone()).or_default();
         let before = nodes.remove(incarnation.as_str());
         if millis(ttl) > 0 {
-            let since_ms = before.map_or(now_ms, |presence| presence.since_ms);
-            let expires_ms = now_ms + millis(ttl);
-            let presence = Presence { expires_ms, since_ms, draining, kinds: kinds.to_owned() };
+            let since_ms = before.map_or(now_ms, |presence| presence.since_ms.min(now_ms));
+            let ttl_ms = millis(ttl);
+            let expires_ms = now_ms + ttl_ms;
+            let presence = Presence { expires_ms, ttl_ms, since_ms, draining, kinds: kinds.to_owned() };
             nodes.insert(incarnation.as_str().to_owned(), presence);
         }
+        // One of before the clock was set back lives for its ttl from now on.
+        nodes
+            .values_mut()
+            .for_each(|presence| presence.expires_ms = presence.expires_ms.min(now_ms + presence.ttl_ms));
         nodes.retain(|_, presence| presence.expires_ms > now_ms);
         let member = |(name, presence): (&String, &Presence)| Member {
             incarnation: Incarnation::from_stored(name),

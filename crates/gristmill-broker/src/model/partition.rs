@@ -46,6 +46,8 @@ pub(super) struct Lease {
     pub(super) epoch: Option<u64>,
     pub(super) number: u64,
     pub(super) expires_ms: u64,
+    /// For how long it is granted and prolonged; stays when it is released.
+    pub(super) ttl_ms: Option<u64>,
     /// Who, and until when (ms).
     pub(super) wanted: Option<(String, u64)>,
     /// Grows with every act of a person on the partition's lanes.

@@ -52,7 +52,14 @@ impl Partition {
         Answer::Recovered { entries, next }
     }
 
-    pub(super) fn take(&mut self, now_ms: u64, guard: Guard<'_>, after: u64, count: usize) -> Answer {
+    pub(super) fn take(
+        &mut self,
+        now_ms: u64,
+        guard: Guard<'_>,
+        after: u64,
+        count: usize,
+        cursor: Option<u64>,
+    ) -> Answer {
         match self.guard(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
             Guarded::Already => return Answer::Already,
@@ -77,7 +84,7 @@ impl Partition {
             entries.push(Entry { returned: true, ..entry(place, job, self.state_of(now_ms, place), false) });
         }
         let more = entries.len() == count;
-        let held = self.held.keys().cloned().collect();
+        let held = if cursor.is_some() { self.held.keys().cloned().collect() } else { Vec::new() };
         Answer::Taken(Taken { changes: self.lease.changes, entries, last, more, cursor: 0, held })
     }
 

@@ -250,7 +250,7 @@ fn a_returned_job_waits_its_time_and_comes_again_to_every_owner() {
         settle(1, Verdict::Retry { attempts: 1, delay, why: Why::Snooze, interrupted: false, history });
     let first = |settled| Answer::Settled { jobs: vec![settled], first: true };
     assert_eq!(world.call(&a, 1, &retry), first(Settled::Retried));
-    let take = Call::Take { after: 0, count: 9, cursor: 0 };
+    let take = Call::Take { after: 0, count: 9, cursor: Some(0) };
     let Answer::Taken(taken) = world.call(&a, 2, &take) else { panic!() };
     assert_eq!((taken.entries[0].state.due_in, taken.last), (delay, 1));
     world.pass(59_999);

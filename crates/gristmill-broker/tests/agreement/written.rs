@@ -32,7 +32,7 @@ impl Both {
             }),
             plan::Call::Take { go_on, count } => [0, 1].map(|side: usize| {
                 let after = if *go_on { self.given[side].taken[who] } else { 0 };
-                Call::Take { after, count: *count, cursor: 0 }
+                Call::Take { after, count: *count, cursor: (!*go_on).then_some(0) }
             }),
             plan::Call::Start { starts } => [0, 1].map(|side| {
                 let start = |(job, turn, how): &(Which, Option<u32>, _)| {

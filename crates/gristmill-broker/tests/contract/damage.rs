@@ -260,7 +260,7 @@ fn keys_beside_the_stream_of_another_type_are_an_error_that_says_so() {
                 _ => &world.keys.state,
             };
             world.raw(&[b"SET", key.as_bytes(), b"x"]);
-            let take = Call::Take { after: 0, count: 9, cursor: 0 };
+            let take = Call::Take { after: 0, count: 9, cursor: Some(0) };
             let refused = world.send(&world.connection, &a.fence, a.number + 1, &take).await;
             let says = matches!(&refused, Err(CallError::Unexpected(why)) if why.contains("WRONGTYPE"));
             assert!(says, "{what}: {refused:?}");

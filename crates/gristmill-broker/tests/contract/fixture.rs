@@ -265,7 +265,9 @@ impl World {
         let (mut entries, mut held) = (Vec::new(), Vec::new());
         let (mut after, mut cursor) = (0, 0);
         loop {
-            let Answer::Taken(slice) = self.call(tenure, Call::Take { after, count, cursor }).await else {
+            let Answer::Taken(slice) =
+                self.call(tenure, Call::Take { after, count, cursor: Some(cursor) }).await
+            else {
                 panic!("not taken")
             };
             entries.extend(slice.entries);

@@ -8,6 +8,7 @@
 //! * `returned`: jobs that came back from the dead, keys that wait for a person. `census`: the count of both.
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
+//! * `clock`: a Redis clock that was set back.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
@@ -19,6 +20,7 @@
 
 mod absolve;
 mod census;
+mod clock;
 mod connection;
 mod damage;
 mod dead;

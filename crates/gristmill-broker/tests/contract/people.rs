@@ -59,7 +59,7 @@ async fn replay(world: &World, letters: &[Replay]) -> Vec<Replayed> {
 }
 
 async fn take(world: &World, tenure: &mut Tenure, after: u64) -> Taken {
-    match world.call(tenure, Call::Take { after, count: 100, cursor: 0 }).await {
+    match world.call(tenure, Call::Take { after, count: 100, cursor: Some(0) }).await {
         Answer::Taken(taken) => taken,
         other => panic!("not taken: {other:?}"),
     }

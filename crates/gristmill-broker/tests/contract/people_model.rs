@@ -81,7 +81,7 @@ impl Both<'_> {
     }
 
     async fn take(&mut self) {
-        match self.call(Call::Take { after: self.came_at, count: 100, cursor: 0 }).await {
+        match self.call(Call::Take { after: self.came_at, count: 100, cursor: Some(0) }).await {
             (Answer::Taken(mut real), Answer::Taken(mut model)) => {
                 real.held.sort();
                 model.held.sort();

@@ -84,7 +84,7 @@ impl World {
 fn take_reads_in_order_of_return_in_slices_and_what_came_later() {
     on_each(async |world| {
         let mut a = world.acquire("a").await;
-        let nothing = world.call(&mut a, Call::Take { after: 0, count: 9, cursor: 0 }).await;
+        let nothing = world.call(&mut a, Call::Take { after: 0, count: 9, cursor: Some(0) }).await;
         let Answer::Taken(nothing) = nothing else { panic!("{nothing:?}") };
         assert_eq!((nothing.changes, nothing.last, nothing.more, nothing.cursor), (0, 0, false, 0));
         assert!(nothing.entries.is_empty() && nothing.held.is_empty());
@@ -92,7 +92,7 @@ fn take_reads_in_order_of_return_in_slices_and_what_came_later() {
         for seq in [3, 1, 2] {
             world.come_back(place(seq), &own(&format!("id{seq}"), "k"), &replayed(seq as u32));
         }
-        let first = world.call(&mut a, Call::Take { after: 0, count: 2, cursor: 0 }).await;
+        let first = world.call(&mut a, Call::Take { after: 0, count: 2, cursor: Some(0) }).await;
         let Answer::Taken(first) = first else { panic!("{first:?}") };
         assert_eq!(places(&first.entries), [place(3), place(1)], "in order of return, not of place");
         assert_eq!((first.changes, first.last, first.more), (3, 2, true));
@@ -101,7 +101,7 @@ fn take_reads_in_order_of_return_in_slices_and_what_came_later() {
         assert_eq!(entry.envelope.as_ref(), b"envelope of id3");
         assert_eq!(entry.state.line(), Some(&replayed(3)));
         assert!(entry.returned && !entry.recovered);
-        let second = Call::Take { after: first.last, count: 2, cursor: 0 };
+        let second = Call::Take { after: first.last, count: 2, cursor: Some(0) };
         let answer = world.call(&mut a, second.clone()).await;
         let Answer::Taken(rest) = answer else { panic!("{answer:?}") };
         assert_eq!((places(&rest.entries), rest.last, rest.more), (vec![place(2)], 3, false));
@@ -110,7 +110,7 @@ fn take_reads_in_order_of_return_in_slices_and_what_came_later() {
 
         // Came back again, later: only that is new. Taking takes nothing away.
         world.come_back(place(3), &own("id3", "k"), &replayed(4));
-        let later = world.call(&mut a, Call::Take { after: rest.last, count: 2, cursor: 0 }).await;
+        let later = world.call(&mut a, Call::Take { after: rest.last, count: 2, cursor: Some(0) }).await;
         let Answer::Taken(later) = later else { panic!("{later:?}") };
         assert_eq!((places(&later.entries), later.changes, later.last), (vec![place(3)], 4, 4));
         assert_eq!(later.entries[0].state.turn(), 4);
@@ -131,12 +131,12 @@ fn take_reads_held_keys_in_slices() {
         world.raw(&[b"HSET", world.keys.held.as_bytes(), b"\xff\x00 k", b"letter 5 1000-1"]);
         world.come_back(place(1), &own("1", "k"), &replayed(1));
         let mut a = world.acquire("a").await;
-        let first = world.call(&mut a, Call::Take { after: 0, count: 9, cursor: 0 }).await;
+        let first = world.call(&mut a, Call::Take { after: 0, count: 9, cursor: Some(0) }).await;
         let Answer::Taken(first) = first else { panic!("{first:?}") };
         assert!(first.cursor > 0 && first.held.len() < 1500, "{} keys at once", first.held.len());
         let (mut held, mut cursor, mut slices) = (first.held, first.cursor, 1);
         while cursor > 0 {
-            let call = Call::Take { after: first.last, count: 9, cursor };
+            let call = Call::Take { after: first.last, count: 9, cursor: Some(cursor) };
             let Answer::Taken(slice) = world.call(&mut a, call).await else { panic!() };
             assert!(slice.entries.is_empty(), "jobs come once");
             held.extend(slice.held);

@@ -53,7 +53,7 @@ async fn again(why: &str) {
 const LANE_JOBS: usize = 32;
 /// A key that waits for longer is parked as a whole.
 pub(crate) const LONGEST_WAIT_IN_MEMORY: Duration = Duration::from_secs(2);
-/// Parked jobs per partition, remembered by 24 bytes each, beyond which nothing is claimed.
+/// Parked jobs per partition, remembered by 16 bytes each, beyond which nothing is claimed.
 const PARKED_JOBS: usize = 250_000;
 
 pub(super) fn keeper(

@@ -61,7 +61,8 @@ impl Tenure {
     }
 
     pub(super) fn take(&mut self, actions: &mut Vec<Action>) {
-        let (after, cursor) = (self.looking.after, self.looking.cursor);
+        let after = self.looking.after;
+        let cursor = self.looking.until.is_none().then_some(self.looking.cursor);
         let count = TAKE_JOBS.min(self.jobs_per_answer());
         let number = self.send(Call::Take { after, count, cursor }, Vec::new(), actions);
         if self.looking.told.is_none() {
