@@ -83,6 +83,14 @@ pub(crate) async fn find(
     Ok(all.pop())
 }
 
+/// What is said of an id that no letter has, with a `hint` of the command.
+fn none_has(id: &str, hint: &str) -> String {
+    let id = crate::output::visible(id);
+    format!(
+        "there is no dead letter {id}; {hint}; if a job has this id, `gristmill explain {id}` names its letter"
+    )
+}
+
 /// `None` where the envelope cannot be read, which may be why it is here.
 pub(crate) fn kind(envelope: &[u8]) -> Option<String> {
     Envelope::decode(envelope, usize::MAX).ok().map(|envelope| envelope.kind.to_owned())

@@ -2,6 +2,7 @@
 
 use super::Graveyard;
 use super::filter::{Filter, Wanted};
+use crate::audit::Act;
 use crate::exit::Failure;
 use clap::Args;
 use gristmill_broker::dead::{DeadFound, DeadRange, DeadWalk, SLICE};
@@ -71,19 +72,36 @@ impl Choice {
         words.join(" ")
     }
 
-    /// Gives every letter meant to `act`, in portions, which says how many of them were there. Returns the ids that
-    /// were not. A filter with `dead_by_now` takes no letter that dies later, so that an act which makes jobs die has an
-    /// end.
+    /// Does `work` to every letter meant, from one line of the audit log to another where it is not dry. Returns the ids
+    /// that were not there.
     ///
     /// # Errors
-    /// As `act`; what Redis says; Ctrl-C.
-    pub(super) async fn each(
+    /// As `work`; what Redis says; Ctrl-C. It says how many were done until then.
+    pub(super) async fn noted(
+        &self,
+        act: Act,
+        connection: &Connection,
+        queues: &[QueueDefinition],
+        breaker: &Breaker,
+        work: &mut impl Work,
+    ) -> Result<Vec<String>, Failure> {
+        if !self.dry_run {
+            act.begin(connection).await?;
+        }
+        let done = self.each(connection, queues, breaker, work).await;
+        let count = work.count();
+        if !self.dry_run {
+            act.end(connection, count, done.is_ok()).await;
+        }
+        done.map_err(|failure| Failure::Failed(format!("{failure}; {count} were {} until then", work.done())))
+    }
+
+    async fn each(
         &self,
         connection: &Connection,
         queues: &[QueueDefinition],
         breaker: &Breaker,
-        dead_by_now: bool,
-        mut act: impl AsyncFnMut(Vec<DeadFound>) -> Result<u64, Failure>,
+        work: &mut impl Work,
     ) -> Result<Vec<String>, Failure> {
         let mut missing = Vec::new();
         // One by one: a record may be large, and an id that is named twice is found once.
@@ -91,7 +109,7 @@ impl Choice {
             breaker.go_on()?;
             let there = match super::find(connection, queues, id).await? {
                 None => 0,
-                Some(found) => act(vec![found]).await?,
+                Some(found) => work.portion(vec![found]).await?,
             };
             if there == 0 {
                 missing.push(id.clone());
@@ -102,7 +120,7 @@ impl Choice {
         }
         let (yard, wanted) = (Graveyard::look(connection, queues).await?, self.wanted());
         let range = wanted.range(yard.now);
-        let latest = dead_by_now.then(|| yard.latest());
+        let latest = work.makes_letters().then(|| yard.latest());
         let range = DeadRange { until: range.until.or(latest), ..range };
         let mut walk = DeadWalk::new(connection.clone(), &yard.partitions, range);
         loop {
@@ -111,9 +129,24 @@ impl Choice {
             if portion.is_empty() {
                 return Ok(missing);
             }
-            act(portion.into_iter().filter(|found| wanted.takes(found)).collect()).await?;
+            work.portion(portion.into_iter().filter(|found| wanted.takes(found)).collect()).await?;
         }
     }
+}
+
+/// What a command does to letters.
+pub(super) trait Work {
+    /// Returns how many of them were there.
+    async fn portion(&mut self, found: Vec<DeadFound>) -> Result<u64, Failure>;
+
+    /// How many it was done to.
+    fn count(&self) -> u64;
+
+    /// The word for it.
+    fn done(&self) -> &'static str;
+
+    /// Whether jobs may die of it: then it takes no letter that dies later by a filter, so that it has an end.
+    fn makes_letters(&self) -> bool;
 }
 
 /// Trips with Ctrl-C, which no longer ends the process by itself: the audit log is to know how far it came.

@@ -1,6 +1,6 @@
 //! `dead discard`: removes dead letters, by id or by filter, and notes it in the audit log before and after.
 
-use super::choice::{Breaker, Choice, said};
+use super::choice::{Breaker, Choice, Work, said};
 use crate::audit::Act;
 use crate::exit::{End, Failure};
 use crate::output;
@@ -37,8 +37,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &DiscardArguments) -
     choice.check()?;
     let connection = crate::connect(settings).await?;
     let queues = super::queues(&connection, choice.queue.as_deref()).await?;
-    let breaker = Breaker::new();
-    let mut work = Work {
+    let mut work = Discarding {
         connection: &connection,
         queues: &queues,
         seen_window_ms: settings.seen_window_ms(),
@@ -47,19 +46,11 @@ pub(crate) async fn command(settings: &Settings, arguments: &DiscardArguments) -
         unmarked: 0,
     };
     let act = Act::new("dead discard", choice.described(), &arguments.reason);
-    if !choice.dry_run {
-        act.begin(&connection).await?;
-    }
-    let done = choice.each(&connection, &queues, &breaker, false, async |found| work.away(found).await).await;
-    if !choice.dry_run {
-        act.end(&connection, work.count, done.is_ok()).await;
-    }
-    let missing = done
-        .map_err(|failure| Failure::Failed(format!("{failure}; {} were discarded until then", work.count)))?;
+    let missing = choice.noted(act, &connection, &queues, &Breaker::new(), &mut work).await?;
     work.tell(&missing, choice.json)
 }
 
-struct Work<'a> {
+struct Discarding<'a> {
     connection: &'a Connection,
     queues: &'a [QueueDefinition],
     seen_window_ms: u64,
@@ -69,9 +60,8 @@ struct Work<'a> {
     unmarked: u64,
 }
 
-impl Work<'_> {
-    /// Returns how many of them were there.
-    async fn away(&mut self, found: Vec<DeadFound>) -> Result<u64, Failure> {
+impl Work for Discarding<'_> {
+    async fn portion(&mut self, found: Vec<DeadFound>) -> Result<u64, Failure> {
         if self.dry_run {
             self.count += found.len() as u64;
             return Ok(found.len() as u64);
@@ -97,6 +87,20 @@ impl Work<'_> {
         Ok(gone)
     }
 
+    fn count(&self) -> u64 {
+        self.count
+    }
+
+    fn done(&self) -> &'static str {
+        "discarded"
+    }
+
+    fn makes_letters(&self) -> bool {
+        false
+    }
+}
+
+impl Discarding<'_> {
     fn tell(self, missing: &[String], json: bool) -> Result<End, Failure> {
         let end = match (missing.is_empty(), self.count) {
             (true, _) => End::Done,
@@ -111,10 +115,7 @@ impl Work<'_> {
             output::print(&format!("{} {would}", self.count))?;
         }
         for id in missing {
-            output::complain(&format!(
-                "there is no dead letter {}; it may have been discarded before",
-                output::visible(id)
-            ));
+            output::complain(&super::none_has(id, "it may have been discarded before"));
         }
         if self.unmarked > 0 {
             output::complain(&format!(

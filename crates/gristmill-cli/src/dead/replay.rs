@@ -1,7 +1,7 @@
 //! `dead replay`: brings dead letters back as jobs, by id or by filter, perhaps one with an edited payload; noted in the
 //! audit log before and after.
 
-use super::choice::{Breaker, Choice, said};
+use super::choice::{Breaker, Choice, Work, said};
 use super::edit::Edit;
 use crate::audit::Act;
 use crate::exit::{End, Failure};
@@ -63,7 +63,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &ReplayArguments) ->
     let connection = crate::connect(settings).await?;
     let queues = super::queues(&connection, choice.queue.as_deref()).await?;
     let breaker = Breaker::new();
-    let mut work = Work {
+    let mut work = Replaying {
         connection: &connection,
         queues: &queues,
         breaker: &breaker,
@@ -88,19 +88,11 @@ pub(crate) async fn command(settings: &Settings, arguments: &ReplayArguments) ->
     }
     let act = Act::new("dead replay", filter, arguments.reason.as_deref().unwrap_or_default());
     let act = act.instead_of(original.as_ref());
-    if !choice.dry_run {
-        act.begin(&connection).await?;
-    }
-    let done = choice.each(&connection, &queues, &breaker, true, async |found| work.back(found).await).await;
-    if !choice.dry_run {
-        act.end(&connection, work.count, done.is_ok()).await;
-    }
-    let missing = done
-        .map_err(|failure| Failure::Failed(format!("{failure}; {} were replayed until then", work.count)))?;
+    let missing = choice.noted(act, &connection, &queues, &breaker, &mut work).await?;
     work.tell(&missing, choice.json)
 }
 
-struct Work<'a> {
+struct Replaying<'a> {
     connection: &'a Connection,
     queues: &'a [QueueDefinition],
     breaker: &'a Breaker,
@@ -117,7 +109,7 @@ struct Work<'a> {
     refusals: Vec<(String, String)>,
 }
 
-impl Work<'_> {
+impl Replaying<'_> {
     /// The envelope that is going to be replaced; `None` where there is no such letter.
     async fn original(&self, edit: &Edit, id: &str) -> Result<Option<bytes::Bytes>, Failure> {
         let Some(found) = super::find(self.connection, self.queues, id).await? else { return Ok(None) };
@@ -127,8 +119,67 @@ impl Work<'_> {
         Ok(Some(letter.envelope.into()))
     }
 
-    /// Returns how many of them were there.
-    async fn back(&mut self, found: Vec<DeadFound>) -> Result<u64, Failure> {
+    /// A tenth of a second's worth where there is a rate.
+    fn of_one_call(&self, letters: &[Replay]) -> usize {
+        let paced = self.rate.map_or(MAX_JOBS_PER_CALL, |rate| (rate as usize / 10).max(1));
+        Replay::of_one_call(letters).min(paced)
+    }
+
+    fn refuse(&mut self, id: String, why: String) {
+        self.refused += 1;
+        if self.refusals.len() < REFUSALS_SHOWN {
+            self.refusals.push((id, why));
+        }
+    }
+
+    fn tell(self, missing: &[String], json: bool) -> Result<End, Failure> {
+        let end = match (missing.is_empty() && self.capped + self.refused == 0, self.count) {
+            (true, _) => End::Done,
+            (false, 0) => End::Bad,
+            (false, _) => End::Partly,
+        };
+        if json {
+            let name = if self.dry_run { "would_replay" } else { "replayed" };
+            let refusals = self.refusals.iter().map(|(id, why)| json!({ "id": id, "why": why }));
+            let refusals: Vec<_> = refusals.collect();
+            let told = json!({
+                name: self.count,
+                "not_found": missing,
+                "at_cap": self.capped,
+                "refused": self.refused,
+                "refusals": refusals,
+            });
+            output::print(&told.to_string())?;
+        } else if self.dry_run {
+            output::print(&format!("{} would be replayed", self.count))?;
+        } else {
+            output::print(&format!("{} replayed", self.count))?;
+        }
+        for id in missing {
+            output::complain(&super::none_has(id, "it may have been replayed or discarded before"));
+        }
+        for (id, why) in &self.refusals {
+            let (id, why) = (visible(id), visible(why));
+            output::complain(&format!(
+                "letter {id} was left: {why}; look with `gristmill dead show {id}`, then enqueue its job anew or remove it \
+                 with `gristmill dead discard`"
+            ));
+        }
+        if self.refused > self.refusals.len() as u64 {
+            output::complain(&format!("{} letters were left for such reasons in all", self.refused));
+        }
+        if self.capped > 0 {
+            output::complain(&format!(
+                "{} were left: they were replayed {} times or more already; mend their cause, then say a higher --cap",
+                self.capped, self.cap
+            ));
+        }
+        Ok(end)
+    }
+}
+
+impl Work for Replaying<'_> {
+    async fn portion(&mut self, found: Vec<DeadFound>) -> Result<u64, Failure> {
         let mut batches: BTreeMap<(QueueName, u16), Vec<Replay>> = BTreeMap::new();
         let mut there = 0;
         for DeadFound { position, letter, .. } in found {
@@ -192,64 +243,15 @@ impl Work<'_> {
         Ok(there)
     }
 
-    /// A tenth of a second's worth where there is a rate.
-    fn of_one_call(&self, letters: &[Replay]) -> usize {
-        let paced = self.rate.map_or(MAX_JOBS_PER_CALL, |rate| (rate as usize / 10).max(1));
-        Replay::of_one_call(letters).min(paced)
+    fn count(&self) -> u64 {
+        self.count
     }
 
-    fn refuse(&mut self, id: String, why: String) {
-        self.refused += 1;
-        if self.refusals.len() < REFUSALS_SHOWN {
-            self.refusals.push((id, why));
-        }
+    fn done(&self) -> &'static str {
+        "replayed"
     }
 
-    fn tell(self, missing: &[String], json: bool) -> Result<End, Failure> {
-        let end = match (missing.is_empty() && self.capped + self.refused == 0, self.count) {
-            (true, _) => End::Done,
-            (false, 0) => End::Bad,
-            (false, _) => End::Partly,
-        };
-        if json {
-            let name = if self.dry_run { "would_replay" } else { "replayed" };
-            let refusals = self.refusals.iter().map(|(id, why)| json!({ "id": id, "why": why }));
-            let refusals: Vec<_> = refusals.collect();
-            let told = json!({
-                name: self.count,
-                "not_found": missing,
-                "at_cap": self.capped,
-                "refused": self.refused,
-                "refusals": refusals,
-            });
-            output::print(&told.to_string())?;
-        } else if self.dry_run {
-            output::print(&format!("{} would be replayed", self.count))?;
-        } else {
-            output::print(&format!("{} replayed", self.count))?;
-        }
-        for id in missing {
-            output::complain(&format!(
-                "there is no dead letter {}; it may have been replayed or discarded before",
-                visible(id)
-            ));
-        }
-        for (id, why) in &self.refusals {
-            let (id, why) = (visible(id), visible(why));
-            output::complain(&format!(
-                "letter {id} was left: {why}; look with `gristmill dead show {id}`, then enqueue its job anew or remove it \
-                 with `gristmill dead discard`"
-            ));
-        }
-        if self.refused > self.refusals.len() as u64 {
-            output::complain(&format!("{} letters were left for such reasons in all", self.refused));
-        }
-        if self.capped > 0 {
-            output::complain(&format!(
-                "{} were left: they were replayed {} times or more already; mend their cause, then say a higher --cap",
-                self.capped, self.cap
-            ));
-        }
-        Ok(end)
+    fn makes_letters(&self) -> bool {
+        true
     }
 }

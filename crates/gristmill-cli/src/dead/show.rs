@@ -41,9 +41,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &ShowArguments) -> R
     let queues = super::queues(&connection, arguments.queue.as_deref()).await?;
     let id = &arguments.id;
     let Some(found) = super::find(&connection, &queues, id).await? else {
-        return Err(Failure::Failed(format!(
-            "there is no dead letter {id}; `gristmill dead list` shows those there are"
-        )));
+        return Err(Failure::Failed(super::none_has(id, "`gristmill dead list` shows those there are")));
     };
     if arguments.raw {
         return match &found.letter {

@@ -159,7 +159,11 @@ fn a_letter_that_a_node_wrote_is_shown_and_discarded_and_its_job_comes_again() {
     assert_eq!(fixture.run("audit").err, "nothing was done by hand, or it was too long ago");
     let away = fixture.run(&format!("dead discard {id} nothing --reason test"));
     assert_eq!((away.code, away.out.as_str()), (3, "1 discarded"), "{away:?}");
-    assert_eq!(away.err, "there is no dead letter nothing; it may have been discarded before");
+    assert_eq!(
+        away.err,
+        "there is no dead letter nothing; it may have been discarded before; if a job has this id, `gristmill explain \
+         nothing` names its letter"
+    );
     let again = fixture.run(&format!("dead discard {id} --reason test --json"));
     assert_eq!((again.code, again.json()), (1, json!({ "discarded": 0, "not_found": [id] })));
     let gone = fixture.run(&format!("dead show {id}"));
