@@ -78,7 +78,8 @@
 //! `redis_may_fail::the_lease_is_deleted_by_hand`, `redis_may_fail::the_group_is_deleted_by_hand`,
 //! `redis_may_fail::the_stream_is_deleted_by_hand`; returned jobs without a record in
 //! `damage::returned_jobs_without_a_readable_record_are_taken_and_settled`; a clock set back in
-//! `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before`.
+//! `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` and
+//! `redis_may_fail::a_clock_set_back_leaves_no_partition_to_the_dead_and_no_name_of_theirs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 

@@ -62,6 +62,41 @@ fn paused_for_longer_than_every_lease() {
     });
 }
 
+/// What the clock of Redis leaves behind when it is set back by an hour: the clock itself is the machine's, so what is
+/// stored is moved instead, between the death of one owner and the start of the next.
+#[test]
+fn a_clock_set_back_leaves_no_partition_to_the_dead_and_no_name_of_theirs() {
+    const AN_HOUR_MS: u64 = 3_600_000;
+    on_servers(|options| {
+        let mut fleet = Fleet::start(options);
+        let mut dead = fleet.node();
+        let jobs = Fleet::versions(20, 20, &Script { wait_ms: 5, ..effect() });
+        fleet.enqueue(jobs.clone());
+        fleet.wait_started(50);
+        fleet.kill(&mut dead);
+        let keys = |partition| fleet.queue().partition(partition);
+        for partition in 0..PARTITIONS {
+            let later = ["HINCRBY", &keys(partition).lease, "expires", &AN_HOUR_MS.to_string()];
+            assert!(fleet.server.command(&later).unwrap().as_int().is_some());
+        }
+        let nodes = format!("gm:{{{}}}:nodes", fleet.queue().name);
+        let entries = fleet.server.command(&["HGETALL", &nodes]).unwrap();
+        let entries = entries.as_array().unwrap();
+        assert_eq!(entries.len(), 2, "the dead one's entry: {entries:?}");
+        let (who, entry) = (entries[0].as_str().unwrap(), entries[1].as_str().unwrap());
+        let words: Vec<u64> = entry.split(' ').map(|word| word.parse().unwrap()).collect();
+        let late = format!("{} {} {} {}", words[0] + AN_HOUR_MS, words[1] + AN_HOUR_MS, words[2], words[3]);
+        fleet.server.command(&["HSET", &nodes, who, &late]).unwrap();
+
+        let _next = fleet.node();
+        fleet.wait_settled();
+        eventually(SOON, "the dead one to be gone from the registry", || {
+            (fleet.server.command(&["HEXISTS", &nodes, who]).unwrap().as_int() == Some(0)).then_some(())
+        });
+        fleet.assert_effects(&jobs);
+    });
+}
+
 #[test]
 fn killed_and_back_after_several_seconds() {
     on_servers(|options| {
