@@ -245,6 +245,12 @@ impl Arguments {
                 over("ingest.tokens_file", &ingest.tokens_file, "--tokens-file");
             }
             Command::Dev(dev) => over("queues", &dev.queues, "--queues"),
+            #[cfg(feature = "postgres")]
+            Command::Postgres(command) => {
+                for (key, value, origin) in command.overrides() {
+                    over(key, &value, origin);
+                }
+            }
             _ => {}
         }
         Ok(Layers { file, overrides, ..Layers::default() }.with_process_environment()?)

@@ -7,6 +7,7 @@
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * `ingest`: the server that takes jobs by HTTP;
+//! * `postgres`: the database of handlers, relay and probes;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
 //!
 //! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
@@ -16,6 +17,7 @@ mod check;
 mod ingest;
 mod kinds;
 mod layers;
+pub(crate) mod postgres;
 mod queue;
 mod redis;
 mod shown;
@@ -57,6 +59,7 @@ pub struct Settings {
     #[serde(default, rename = "kinds")]
     _kinds: IgnoredAny,
     ingest: ingest::IngestSection,
+    postgres: postgres::PostgresSection,
     log: LogSection,
     /// What is said for one queue alone, by its whole key.
     #[serde(skip)]
