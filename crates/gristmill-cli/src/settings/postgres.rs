@@ -11,6 +11,8 @@ pub(super) struct PostgresSection {
     url: String,
     url_file: String,
     max_connections: u64,
+    lock_wait_ms: u64,
+    idle_limit_ms: u64,
     relay: bool,
     prune_inbox_after_days: u64,
 }
@@ -21,6 +23,8 @@ impl PostgresSection {
             ("postgres.url", json!(without_secrets(&self.url))),
             ("postgres.url_file", json!(self.url_file)),
             ("postgres.max_connections", json!(self.max_connections)),
+            ("postgres.lock_wait_ms", json!(self.lock_wait_ms)),
+            ("postgres.idle_limit_ms", json!(self.idle_limit_ms)),
             ("postgres.relay", json!(self.relay)),
             ("postgres.prune_inbox_after_days", json!(self.prune_inbox_after_days)),
         ]
@@ -54,6 +58,7 @@ mod database {
     use std::time::Duration;
 
     const CONNECTIONS: RangeInclusive<u64> = 1..=10_000;
+    const WAIT_MS: RangeInclusive<u64> = 1..=86_400_000;
     const DAYS: RangeInclusive<u64> = 0..=36_500;
 
     impl Settings {
@@ -64,16 +69,28 @@ mod database {
         /// A URL that cannot be, a file that cannot be read, numbers out of bounds.
         pub fn database(&self) -> Result<Option<Database>, SettingsError> {
             let section = &self.postgres;
-            let connections = section.max_connections;
-            if !CONNECTIONS.contains(&connections) {
-                return Err(self.wrong("postgres.max_connections", "1 to 10000".into(), None).into());
+            for (key, value, within) in [
+                ("postgres.max_connections", section.max_connections, CONNECTIONS),
+                ("postgres.lock_wait_ms", section.lock_wait_ms, WAIT_MS),
+                ("postgres.idle_limit_ms", section.idle_limit_ms, WAIT_MS),
+            ] {
+                if !within.contains(&value) {
+                    let expected = format!("{} to {}", within.start(), within.end());
+                    return Err(self.wrong(key, expected, None).into());
+                }
             }
             let Some((key, url)) = self.database_url()? else { return Ok(None) };
             // The library's own words may hold parts of the URL.
             let expected = "postgres://user@host/database".to_owned();
             let got = Some("a text that cannot be read so".to_owned());
             let database = Database::new(&url).map_err(|_| self.wrong(key, expected, got))?;
-            Ok(Some(database.max_connections(u32::try_from(connections).unwrap_or(u32::MAX))))
+            let connections = u32::try_from(section.max_connections).unwrap_or(u32::MAX);
+            Ok(Some(
+                database
+                    .max_connections(connections)
+                    .lock_wait(Duration::from_millis(section.lock_wait_ms))
+                    .idle_limit(Duration::from_millis(section.idle_limit_ms)),
+            ))
         }
 
         fn database_url(&self) -> Result<Option<(&'static str, String)>, SettingsError> {
