@@ -197,6 +197,12 @@ pub(crate) enum DeadCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
+    /// Whether the settings can be, all of them, and what they amount to; connects to nothing
+    Check {
+        /// One JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Every setting, where it came from, and no secrets
     Show {
         /// One JSON object instead of text

@@ -8,6 +8,7 @@
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * `ingest`: the server that takes jobs by HTTP;
 //! * `postgres`: the database of handlers, relay and probes;
+//! * `whole`: all of it judged at once, and what it amounts to;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
 //!
 //! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
@@ -21,9 +22,11 @@ pub(crate) mod postgres;
 mod queue;
 mod redis;
 mod shown;
+mod whole;
 
 pub use layers::{Layers, Override};
 pub use shown::Entry;
+pub use whole::Told;
 
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
@@ -392,6 +395,10 @@ impl fmt::Debug for Settings {
 #[cfg(test)]
 #[path = "settings/settings_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "settings/reference_tests.rs"]
+mod reference_tests;
 
 #[cfg(test)]
 #[path = "settings/kinds_tests.rs"]
