@@ -4,6 +4,8 @@
 //! * this file: the commands, their arguments and their exit codes;
 //! * [`lint`], [`suite`] (`test`) and [`launch`] (`demo`, `bench`): what a command runs, each a few lines;
 //! * [`servers`]: the three servers, where each comes from, and how it is recognised;
+//! * [`chart`]: the tests of the Helm chart and what they run with;
+//! * [`wheel`]: programs that come packed as Python wheels;
 //! * [`debian`]: installing a package without a question asked;
 //! * [`child`]: running a program, with errors that say what to do;
 //! * [`ground`]: where the workspace and its target folder are.
@@ -12,6 +14,7 @@
 //!
 //! Exit codes: 0 done · the child's own code when a child failed · 1 something is missing · 2 wrong usage.
 
+mod chart;
 mod child;
 mod debian;
 mod ground;
@@ -19,6 +22,7 @@ mod launch;
 mod lint;
 mod servers;
 mod suite;
+mod wheel;
 
 use std::env;
 use std::ffi::OsString;
@@ -35,6 +39,7 @@ cargo xtask <command>
                                      the whole test suite, servers included; --all runs all of it on every
                                      server; what follows `--` goes to the test binaries
   bench [args…]                      load and latency beside the raw limits of Redis
+  chart [--scan] [filter…]           the tests of the Helm chart alone; --scan: a security scanner, too
   lint                               formatting and clippy, warnings denied
   servers [--all]                    find or install the server that demo and bench need; --all: every
                                      server that the tests need
@@ -62,6 +67,7 @@ fn run(command: &str, rest: &[OsString]) -> Result<(), Failure> {
         "demo" => launch::run("gristmill-demo", rest),
         "bench" => launch::run("gristmill-bench", rest),
         "test" => suite::run(rest),
+        "chart" => chart::run(rest),
         "lint" => no_more(command, rest).and_then(|()| lint::run()),
         "servers" => list_servers(rest),
         "help" | "--help" | "-h" => {

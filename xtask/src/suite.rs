@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::chart::{self, Tools};
 use crate::child::{self, Failure};
 use crate::debian;
 use crate::ground;
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let started = Instant::now();
     debian::c_compiler()?;
     let found = servers::ensure(Wanted::Every)?;
+    let tools = chart::tools();
     let python = debian::python();
     tell_about_data();
 
@@ -32,9 +34,10 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let mut build = ground::cargo();
     build.current_dir(ground::root()).args(["build", "--workspace", "--bins"]);
     let result = child::pass_through(&mut build)
-        .and_then(|()| child::pass_through(&mut test_command(&request, &found)));
+        .and_then(|()| child::pass_through(&mut test_command(&request, &found, &tools)));
 
     found.repeat_what_is_missing();
+    tools.repeat_what_is_missing();
     if !python {
         eprintln!("xtask: MISSING Python 3: tests of handlers in Python were skipped or failed");
     }
@@ -69,9 +72,10 @@ fn parse(args: &[OsString]) -> Result<Request, Failure> {
     Ok(request)
 }
 
-fn test_command(request: &Request, found: &Found) -> Command {
+fn test_command(request: &Request, found: &Found, tools: &Tools) -> Command {
     let mut command = ground::cargo();
-    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]).envs(found.variables());
+    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]);
+    command.envs(found.variables()).envs(tools.variables());
     match request.packages.is_empty() {
         true => {
             command.arg("--workspace");
@@ -125,9 +129,9 @@ mod tests {
 
     #[test]
     fn the_whole_workspace_is_tested_unless_a_crate_is_named() {
-        let whole = test_command(&request("").unwrap(), &Found::default());
+        let whole = test_command(&request("").unwrap(), &Found::default(), &Tools::default());
         assert!(child::spoken(&whole).ends_with("test --no-fail-fast --workspace --"));
-        let one = test_command(&request("-p xtask words").unwrap(), &Found::default());
+        let one = test_command(&request("-p xtask words").unwrap(), &Found::default(), &Tools::default());
         assert!(child::spoken(&one).ends_with("test --no-fail-fast --package xtask -- words"));
     }
 }

@@ -55,6 +55,8 @@ const DIRECTIONS: &[(&str, May)] = &[
     // It judges production code, so it shares none with it.
     ("gristmill-testkit", May::Only(&[])),
     ("gristmill-tests", May::All),
+    // It reads what Helm renders, and nothing of ours.
+    ("gristmill-chart-tests", May::Only(&[])),
     ("gristmill-demo", May::All),
     ("gristmill-bench", May::All),
     // It must compile in seconds.
