@@ -20,7 +20,8 @@ impl Release {
             serde_saphyr::from_multiple(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let mut objects = BTreeMap::new();
         for object in documents.into_iter().filter(|document| !document.is_null()) {
-            let word = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let word =
+                |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
             let id = (word("/kind"), word("/metadata/name"));
             assert!(!id.0.is_empty() && !id.1.is_empty(), "an object without kind or name:\n{object:#}");
             assert!(objects.insert(id.clone(), object).is_none(), "{} {} comes twice", id.0, id.1);

@@ -46,7 +46,8 @@ impl<'a> Pod<'a> {
     /// The containers, those that run before included.
     #[must_use]
     pub fn containers(&self) -> Vec<&'a Value> {
-        let list = |path| at(self.spec(), path).as_array().map_or_else(Vec::new, |list| list.iter().collect());
+        let list =
+            |path| at(self.spec(), path).as_array().map_or_else(Vec::new, |list| list.iter().collect());
         [list("/initContainers"), list("/containers")].concat()
     }
 
