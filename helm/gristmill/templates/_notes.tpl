@@ -57,10 +57,14 @@ WARNING {{ $where }}: the grace period is {{ $role.grace }} s. The cluster autos
 WARNING {{ $where }}: a single replica. Nobody works while its node is drained, and it has no disruption budget.
 {{- end }}
 {{- end }}
-{{- $limit := int64 (dig "remote" "hard_limit_ms" 30000 $role.values.config) }}
+{{- $remote := dig "remote" "hard_limit_ms" 30000 $role.values.config | int64 }}
+{{- $limit := 0 | int64 }}
+{{- range $kind := default dict $role.values.config.kinds }}
+{{- $limit = max $limit (int64 (default $remote $kind.hard_limit_ms)) | int64 }}
+{{- end }}
 {{- $window := mul 1000 (int64 $role.values.drain.windowSeconds) }}
-{{- if and (dig "kinds" "" $role.values.config) (gt $limit $window) }}
-WARNING {{ $where }}: runs of remote kinds may take {{ $limit }} ms (config.remote.hard_limit_ms), longer than the drain window of {{ $window }} ms: a rollout hands the longest back.
+{{- if gt $limit $window }}
+WARNING {{ $where }}: runs of remote kinds may take {{ $limit }} ms (hard_limit_ms), longer than the drain window of {{ $window }} ms: a rollout hands the longest back.
 {{- end }}
 {{- end }}
 {{- if and (eq $role.component "ingest") (eq $role.preStop 0) (gt (int $role.values.preStopSeconds) 0) }}

@@ -50,8 +50,9 @@ A role is a map that templates hand around; `gristmill.role` fills it. Given: .r
 {{- include "gristmill.wholeNumbers" $config }}
 {{- $settings := toToml $config | trim }}
 {{- $_ := set $role "configMap" $fullname }}
-{{- if and .pool (ne $settings (include "gristmill.sharedSettings" $root)) }}
-{{- $_ := set $role "configMap" $role.name }}
+{{- /* Not by comparing: pods would be replaced when the shared settings become those of the pool. */}}
+{{- range $layers }}
+{{- if .config }}{{- $_ := set $role "configMap" $role.name }}{{- end }}
 {{- end }}
 {{- with $all.existingConfigMap }}
 {{- $_ := set $role "configMap" . }}

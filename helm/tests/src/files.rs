@@ -51,3 +51,20 @@ pub fn matrix() -> Vec<(String, String)> {
     assert!(found.len() > 4, "{} holds only {} files", folder.display(), found.len());
     found
 }
+
+/// Copies a folder with all that is in it.
+///
+/// # Panics
+/// It cannot be copied.
+pub fn copy(from: &Path, to: &Path) {
+    let failed = |error: std::io::Error| -> ! { panic!("{} to {}: {error}", from.display(), to.display()) };
+    fs::create_dir_all(to).unwrap_or_else(|error| failed(error));
+    for entry in fs::read_dir(from).unwrap_or_else(|error| failed(error)).flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap_or_else(|error| failed(error));
+        }
+    }
+}

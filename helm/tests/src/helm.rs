@@ -2,10 +2,12 @@
 
 use crate::files;
 use crate::objects::Release;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Mutex;
 
 /// The release of Kubernetes that is rendered for where a test does not care.
 pub const KUBERNETES: &str = "1.34.0";
@@ -45,10 +47,13 @@ pub fn with_one(test: impl Fn(&Helm)) {
     }
 }
 
-/// Not `eprintln!`, which a test harness keeps to itself where the test passes.
+/// Says once for each tool what is not tested. Not `eprintln!`, which a test harness keeps to itself where the test passes.
 pub fn skipped(what: &str, why: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {test} with {what}: {why}");
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let first = SAID.lock().map_or(true, |mut said| said.insert(what.to_owned()));
+    if first {
+        let _ = writeln!(std::io::stderr(), "SKIPPED what is tested with {what}: {why}");
+    }
 }
 
 impl Helm {
@@ -68,6 +73,25 @@ impl Helm {
     #[must_use]
     pub fn render_for(&self, kubernetes: &str, values: &str) -> Release {
         Release::parse(&self.text(&["--kube-version", kubernetes], values))
+    }
+
+    /// The same by a chart of another version with the same templates.
+    ///
+    /// # Panics
+    /// The chart cannot be copied, or Helm refuses the values.
+    #[must_use]
+    pub fn at_version(&self, version: &str, values: &str) -> Release {
+        let copy = std::env::temp_dir().join(format!("gristmill-chart-{version}-{}", std::process::id()));
+        files::copy(&files::chart(), &copy);
+        let about = files::text(&copy.join("Chart.yaml"));
+        let old = about.lines().find(|line| line.starts_with("version:")).unwrap_or_default();
+        let written =
+            std::fs::write(copy.join("Chart.yaml"), about.replace(old, &format!("version: {version}")));
+        let options = ["--namespace", "jobs", "--kube-version", KUBERNETES];
+        let output = self.run_on(&copy, "template", &options, values);
+        let removed = std::fs::remove_dir_all(&copy);
+        assert!(written.is_ok() && removed.is_ok() && output.status.success(), "{self}: {}", said(&output));
+        Release::parse(&String::from_utf8_lossy(&output.stdout))
     }
 
     /// The text that comes out.
@@ -110,12 +134,16 @@ impl Helm {
     }
 
     fn run(&self, command: &str, options: &[&str], values: &str) -> Output {
+        self.run_on(&files::chart(), command, options, values)
+    }
+
+    fn run_on(&self, chart: &Path, command: &str, options: &[&str], values: &str) -> Output {
         let mut run = Command::new(&self.program);
         run.arg(command);
         if command != "lint" {
             run.arg("r");
         }
-        run.arg(files::chart()).args(options).args(["--values", "-"]);
+        run.arg(chart).args(options).args(["--values", "-"]);
         // No folder of the person who runs the tests, and no cluster.
         run.env("HELM_CACHE_HOME", "/nonexistent").env("KUBECONFIG", "/nonexistent");
         let child = run.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
