@@ -94,10 +94,8 @@ mod tests {
                 let ready = now as i64 - started - start_ms as i64;
                 Seen { ready_for: u64::try_from(ready).ok().map(ms) }
             };
-            let acts = strategy.decide(
-                &old.iter().map(seen).collect::<Vec<_>>(),
-                &new.iter().map(seen).collect::<Vec<_>>(),
-            );
+            let acts = strategy
+                .decide(&old.iter().map(seen).collect::<Vec<_>>(), &new.iter().map(seen).collect::<Vec<_>>());
             let mut stop = acts.stop_old;
             stop.sort_unstable();
             for at in stop.into_iter().rev() {
