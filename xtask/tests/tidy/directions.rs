@@ -54,6 +54,8 @@ const DIRECTIONS: &[(&str, May)] = &[
     ),
     // It judges production code, so it shares none with it.
     ("gristmill-testkit", May::Only(&[])),
+    // What a user would write.
+    ("gristmill-example-shop", May::Only(&["gristmill"])),
     ("gristmill-tests", May::All),
     // It reads what Helm renders, and nothing of ours.
     ("gristmill-chart-tests", May::Only(&[])),
