@@ -160,7 +160,7 @@ worker:
                 return;
             }
             assert!(began.elapsed() < LONG, "no {what} within {LONG:?}");
-            // not a wait for a state: the pace of the controller
+            // not a wait: the pace of the controller
             std::thread::sleep(Duration::from_millis(100));
         }
     }
@@ -169,7 +169,7 @@ worker:
     fn judge(mut self) {
         while !self.is_fed() {
             self.settle_down("rest of the load");
-            // not a wait for a state: the pace of the producer
+            // not a wait: the pace of the producer
             std::thread::sleep(Duration::from_millis(50));
         }
         self.fleet.wait_settled_within(LONG);
@@ -307,7 +307,7 @@ fn a_rollout_without_a_network_for_a_while() {
         }
         stage.feed();
         stage.play.look(&mut stage.fleet);
-        // not a wait for a state: how long the network is gone
+        // not a wait: how long the network is gone
         std::thread::sleep(Duration::from_millis(100));
     }
     proxy.pass();

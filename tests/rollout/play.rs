@@ -133,7 +133,7 @@ impl Play {
                 };
                 panic!("no {what} within {within:?}\nold:\n{}\nnew:\n{}", tell(&self.old), tell(&self.new));
             }
-            // not a wait for a state: the pace of the controller
+            // not a wait: the pace of the controller
             std::thread::sleep(LOOK);
         }
     }

@@ -327,7 +327,7 @@ fn pause(time: Duration, over: &AtomicBool) -> bool {
         if over.load(Ordering::SeqCst) {
             return true;
         }
-        // not a wait for a state: the pace of a probe
+        // not a wait: the pace of a probe
         std::thread::sleep(Duration::from_millis(20).min(time));
     }
     over.load(Ordering::SeqCst)

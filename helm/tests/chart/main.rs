@@ -14,9 +14,11 @@
 //! | `upgrades_keep_what_stands` | selectors and names stay, and only pods are replaced whose settings changed |
 //! | `values_are_documented` | a row in the README for each value, and a template that reads it |
 //! | `examples_hold` | helm/examples |
+//! | `a_scanner_finds_nothing` | that was not decided; where it is asked for |
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
+mod a_scanner_finds_nothing;
 mod combinations_are_refused;
 mod examples_hold;
 mod files_of_values_render;

@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 /// Pods of roles say no more than what is theirs: `pod` is documented once. So are pools, by `worker`.
 const SAID_ONCE: &[&str] = &["workers"];
 
-/// Every leaf of the values: its path, and its value as JSON.
-fn leaves() -> BTreeMap<String, String> {
+/// Every leaf of the values by its path.
+fn leaves() -> BTreeMap<String, Value> {
     let values: Value = serde_saphyr::from_str(&files::read("values.yaml")).unwrap();
     let mut found = BTreeMap::new();
     collect("", &values, &mut found);
     found
 }
 
-fn collect(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
+fn collect(path: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(map) if !map.is_empty() && !is_a_whole(path) => {
             for (name, value) in map {
@@ -24,7 +24,7 @@ fn collect(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
             }
         }
         value => {
-            found.insert(path.trim_start_matches('.').to_owned(), value.to_string());
+            found.insert(path.trim_start_matches('.').to_owned(), value.clone());
         }
     }
 }
@@ -41,7 +41,8 @@ fn is_a_whole(path: &str) -> bool {
 fn rows() -> BTreeMap<String, (String, String)> {
     let readme = files::read("README.md");
     let mut found = BTreeMap::new();
-    for line in readme.lines().filter(|line| line.starts_with("| `")) {
+    let values = readme.split("## Values").nth(1).unwrap();
+    for line in values.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
         let [path, default, what] = cells[..] else { panic!("three cells: {line}") };
         let plain = |cell: &str| cell.trim_matches('`').to_owned();
@@ -62,7 +63,7 @@ fn every_value_with_its_default() {
             None => complaints.push(format!("README.md has no row for {path} ({value})")),
             Some((default, _)) => {
                 let said: Value = serde_saphyr::from_str(default).unwrap_or(Value::Null);
-                if said.to_string() != *value {
+                if said != *value {
                     complaints.push(format!("README.md says {path} is {default}; it is {value}"));
                 }
             }
