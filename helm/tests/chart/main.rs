@@ -10,6 +10,7 @@
 //! | `the_drain_fits` | grace periods, and what the program and the notes are told of them |
 //! | `roles_do_their_work` | arguments, settings, ports, probes; selectors reach the right pods |
 //! | `settings_reach_the_program` | gristmill.toml and variables hold what the program knows |
+//! | `the_program_takes_it` | the real program reads what pods are given, and has the commands of their arguments |
 //! | `scaling` | replicas, budgets, HPA, KEDA |
 //! | `upgrades_keep_what_stands` | selectors and names stay, and only pods are replaced whose settings changed |
 //! | `values_are_documented` | a row in the README for each value, and a template that reads it |
@@ -28,6 +29,7 @@ mod roles_do_their_work;
 mod scaling;
 mod settings_reach_the_program;
 mod the_drain_fits;
+mod the_program_takes_it;
 mod typos_are_refused;
 mod upgrades_keep_what_stands;
 mod values_are_documented;
