@@ -42,9 +42,10 @@ fn histogram(text: &mut String, name: &str, labels: &[String], held: &Held) {
 
 fn line(text: &mut String, name: &str, labels: &[String], last: Option<&str>, value: &str) {
     let labels: Vec<&str> = labels.iter().map(String::as_str).chain(last).collect();
+    let (open, close) = ('{', '}');
     let _ = match labels.is_empty() {
         true => writeln!(text, "{name} {value}"),
-        false => writeln!(text, "{name}{{{}}} {value}", labels.join(",")),
+        false => writeln!(text, "{name}{open}{labels}{close} {value}", labels = labels.join(",")),
     };
 }
 
