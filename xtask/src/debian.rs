@@ -1,5 +1,6 @@
 //! Installing Debian and Ubuntu packages without a question asked and without starting a service.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,16 +50,32 @@ pub(crate) fn c_compiler() -> Result<(), Failure> {
     install(&["gcc", "libc6-dev"], "a C compiler is needed to build TLS")
 }
 
-/// Python with its standard library, in which the examples of handlers without Rust are written. Whether it is there.
-pub(crate) fn python() -> bool {
-    let works = || child::answer("python3", &["-c", "import http.server, sqlite3"]).is_some();
-    if works() {
-        return true;
+/// What the examples in Python import, and the packages that hold it.
+const PYTHON_IMPORTS: &str = "import http.server, sqlite3, psycopg2, redis, msgpack, xxhash";
+const PYTHON_PACKAGES: &[&str] =
+    &["python3", "python3-psycopg2", "python3-redis", "python3-msgpack", "python3-xxhash"];
+/// For which the distribution's packages are made, whatever other Python is first on PATH.
+const PYTHON: &str = "/usr/bin/python3";
+/// The variable that tells a child the path of this interpreter.
+pub(crate) const PYTHON_VARIABLE: &str = "GRISTMILL_PYTHON";
+
+/// A Python that can run the examples written in it; none, said loudly, where it cannot be had.
+pub(crate) fn python() -> Option<PathBuf> {
+    let works = |program: &PathBuf| {
+        program.to_str().is_some_and(|program| child::answer(program, &["-c", PYTHON_IMPORTS]).is_some())
+    };
+    let given = std::env::var_os(PYTHON_VARIABLE).filter(|given| !given.is_empty()).map(PathBuf::from);
+    let candidates = given.into_iter().chain(ground::on_path("python3")).chain([PYTHON.into()]);
+    if let Some(found) = candidates.into_iter().find(works) {
+        return Some(found);
     }
-    if let Err(failure) = install(&["python3"], "Python is needed to test the examples in it") {
-        eprintln!("xtask: MISSING Python 3: {}", failure.text.unwrap_or_default());
+    if let Err(failure) = install(
+        PYTHON_PACKAGES,
+        "Python with clients of Redis and Postgres is needed to test the examples in it",
+    ) {
+        eprintln!("xtask: MISSING Python 3 with its clients: {}", failure.text.unwrap_or_default());
     }
-    works()
+    Some(PathBuf::from(PYTHON)).filter(works)
 }
 
 fn way() -> Option<Way> {

@@ -197,6 +197,12 @@ pub(crate) enum DeadCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
+    /// Whether the settings can be, all of them, and what they amount to; connects to nothing
+    Check {
+        /// One JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Every setting, where it came from, and no secrets
     Show {
         /// One JSON object instead of text
@@ -245,6 +251,12 @@ impl Arguments {
                 over("ingest.tokens_file", &ingest.tokens_file, "--tokens-file");
             }
             Command::Dev(dev) => over("queues", &dev.queues, "--queues"),
+            #[cfg(feature = "postgres")]
+            Command::Postgres(command) => {
+                for (key, value, origin) in command.overrides() {
+                    over(key, &value, origin);
+                }
+            }
             _ => {}
         }
         Ok(Layers { file, overrides, ..Layers::default() }.with_process_environment()?)

@@ -2,11 +2,14 @@
 //!
 //! * `server`: what kind it is, its version, what it does when memory is full, persistence, replicas, latency;
 //! * `patch_levels`: from which release on a line of versions has its known holes mended;
-//! * `queues`: groups, leases, members, hung runs, outbox, dead letters.
+//! * `queues`: groups, leases, members, hung runs, outbox, dead letters;
+//! * `postgres`: inbox and outbox there, where the settings name a database.
 //!
 //! Both judge plain facts, so that their tests need no server that is ill.
 
 mod patch_levels;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queues;
 mod server;
 
@@ -84,6 +87,10 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
             now,
         };
         findings.extend(queues::judge(&queue.name, &facts));
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(database) = settings.database()? {
+        findings.extend(postgres::findings(database).await);
     }
     print(&findings, json)?;
     let worst = worst(&findings);

@@ -59,6 +59,8 @@ const DIRECTIONS: &[(&str, May)] = &[
     ),
     // It judges production code, so it shares none with it.
     ("gristmill-testkit", May::Only(&[])),
+    // What a user would write.
+    ("gristmill-example-shop", May::Only(&["gristmill"])),
     ("gristmill-tests", May::All),
     ("gristmill-demo", May::All),
     ("gristmill-bench", May::All),
