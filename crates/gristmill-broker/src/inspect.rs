@@ -113,7 +113,7 @@ impl Connection {
             pipeline.cmd("TIME");
         }
         let reads = READS * usize::from(queue.partitions);
-        let values = self.timed("look", self.many(pipeline, reads)).await?;
+        let values = self.timed("inspect", self.many(pipeline, reads)).await?;
         let mut values = values.into_iter();
         let mut next = || values.next().unwrap_or(Value::Nil);
         let mut views = Vec::with_capacity(usize::from(queue.partitions));

@@ -180,9 +180,9 @@ pub(crate) use {amount, events, field, logged, moved};
 /// What happens to every job is not told one by one: the metrics that are moved without an event, and by what.
 pub const COUNTED: &[(&str, &str)] = &[
     ("job_attempts_total", "a run ended, and what became of it is known"),
-    ("job_attempt_duration_seconds", "the same"),
-    ("job_wait_seconds", "the same"),
-    ("job_retries_total", "the same, where the job is put back after an error"),
+    ("job_attempt_duration_seconds", "a run ended, and what became of it is known"),
+    ("job_wait_seconds", "a run ended, and what became of it is known"),
+    ("job_retries_total", "a run ended, and its job is put back after an error"),
     ("lease_renewals_total", "a lease was renewed"),
     ("fencing_rejections_total", "Redis refused a call of a tenure, or a renewal"),
     ("partitions", "a partition's actor goes on to another state"),
@@ -194,9 +194,9 @@ pub const COUNTED: &[(&str, &str)] = &[
     ("spans_exported_total", "a collector took spans"),
     ("spans_dropped_total", "spans found the queue full, or no collector took them"),
     ("outbox_relayed_total", "read from the relay when it is asked for"),
-    ("outbox_refused_total", "the same"),
+    ("outbox_refused_total", "read from the relay when it is asked for"),
     ("ingest_requests_total", "a request was answered"),
-    ("ingest_jobs_total", "the same, for each job in it"),
+    ("ingest_jobs_total", "a request was answered, for each job in it"),
     ("build_info", "the process starts"),
 ];
 

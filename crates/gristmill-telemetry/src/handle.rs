@@ -111,6 +111,12 @@ impl Telemetry {
         pulse
     }
 
+    /// Whether anything shows that it moves.
+    #[must_use]
+    pub fn has_pulse(&self) -> bool {
+        !self.0.pulses.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// The pulse that has been still for longest, and for how long.
     #[must_use]
     pub fn stillest(&self, now: Instant) -> Option<(&'static str, Duration)> {

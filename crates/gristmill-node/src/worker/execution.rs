@@ -10,14 +10,14 @@ use gristmill_handler::{
     Answer, Cancellation, Delivery, DeliverySemantics, Facts, Redelivery, Registry, Rule, RunFuture, Stage,
     Started,
 };
-use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
+use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName, UnixMillis};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::HandlerCameBack;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) struct Executor {
     registry: Registry,
@@ -261,7 +261,9 @@ fn waited(run: &Run, partition: &Shared, now: Instant) -> Option<Duration> {
     let due_ms = entry.state.line().map_or(0, |line| line.due_ms);
     let since = entry.place.ms.max(due_ms);
     let known = !entry.returned || due_ms > 0;
-    known.then_some(Duration::from_millis(partition.redis_now(now)?.0.saturating_sub(since)))
+    // Before the first renewal this machine's clock stands for that of Redis.
+    let wall = || UnixMillis::from_system(SystemTime::now());
+    known.then(|| UnixMillis(since).age_at(partition.redis_now(now).unwrap_or_else(wall)))
 }
 
 fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delivery {

@@ -7,6 +7,10 @@ events! {
     NodeStarted "node.started" INFO "gristmill_node" "node started"
         { node: show, queues: num, slots: num }
         {}
+    /// Signals are heeded, and work is done.
+    NodeReady "node.ready" INFO "gristmill_cli" "ready"
+        { node: show, kinds: str }
+        {}
     /// It leaves.
     NodeDraining "node.draining" INFO "gristmill_node" "draining"
         { node: show, window_ms: ms }
