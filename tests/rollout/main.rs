@@ -19,6 +19,7 @@ use data::Load;
 use deployment::Strategy;
 use gristmill_chart_tests::helm;
 use gristmill_chart_tests::objects::{Release, at};
+use gristmill_testkit::eventually;
 use gristmill_testkit::history::now_us;
 use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::seed::{SplitMix64, seed};
@@ -146,6 +147,20 @@ worker:
         }
     }
 
+    /// Feeds until jobs run.
+    fn wait_under_load(&mut self) {
+        self.look_until("the load to begin", |stage| stage.fleet.history().runs.len() > 500);
+    }
+
+    /// Looks and feeds until something is so.
+    fn look_until(&mut self, what: &str, is: impl Fn(&Self) -> bool) {
+        eventually(LONG, what, || {
+            self.feed();
+            self.play.look(&mut self.fleet);
+            is(self).then_some(())
+        });
+    }
+
     fn is_fed(&self) -> bool {
         self.next.load(Ordering::SeqCst) >= self.load.jobs.len().div_ceil(PORTION)
     }
@@ -213,8 +228,7 @@ fn tell(row: &str) {
 /// Rolls all pods, once the load has begun.
 fn roll(plan: Plan) {
     let Some(mut stage) = Stage::set(plan, |_| Vec::new()) else { return };
-    stage.feed();
-    stage.fleet.wait_started(500);
+    stage.wait_under_load();
     stage.play.roll();
     stage.settle_down("rollout");
     assert!(stage.play.old.is_empty());
@@ -253,6 +267,54 @@ fn a_rollout_whose_longest_runs_outlast_the_drain() {
     roll(Plan { name: "all at once, long runs", values, replicas: 3, window_s: 1, long_ms: 6000 });
 }
 
+/// A pod stands still when it is told to leave, and is killed when its grace period is over.
+#[test]
+fn a_rollout_in_which_a_pod_does_not_leave_by_itself() {
+    let values = "minReadySeconds: 0";
+    let plan = Plan { name: "one pod frozen, killed", values, replicas: 3, window_s: 2, long_ms: 500 };
+    let Some(mut stage) = Stage::set(plan, |_| Vec::new()) else { return };
+    stage.wait_under_load();
+    let from = now_us();
+    let pod = &mut stage.play.new[0];
+    pod.process.pause().unwrap();
+    let frozen = pod.incarnation.clone();
+    stage.play.roll();
+    stage.settle_down("rollout");
+    stage.fleet.cut_off_named(&frozen, from, now_us());
+    let killed: Vec<_> = stage.play.ended.iter().filter(|ended| ended.killed).collect();
+    // window + grace + margin, as the chart computes it
+    assert!(killed.len() == 1 && killed[0].took >= Duration::from_secs(6), "{:?}", stage.play.ended);
+    stage.judge();
+}
+
+/// New pods that cannot reach Redis never get ready: the old ones stay and work, until the mistake is taken back.
+#[test]
+fn a_rollout_to_a_wrong_address_stops_and_is_rolled_back() {
+    let plan = Plan {
+        name: "wrong address, rolled back",
+        values: "minReadySeconds: 0",
+        replicas: 3,
+        window_s: 3,
+        long_ms: 500,
+    };
+    let Some(mut stage) = Stage::set(plan, |_| Vec::new()) else { return };
+    stage.wait_under_load();
+    let wrong = vec![
+        ("GRISTMILL__REDIS__URL_FILE", String::new()),
+        ("GRISTMILL__REDIS__URL", "redis://127.0.0.1:1".to_owned()),
+    ];
+    let right = std::mem::replace(&mut stage.play.more, wrong);
+    stage.play.roll();
+    let began = Instant::now();
+    stage.look_until("a while in which nothing changes", |_| began.elapsed() > Duration::from_secs(5));
+    assert_eq!((stage.play.old.len(), stage.play.new.len()), (3, 1), "one pod more, and it is not ready");
+    assert!(stage.play.new[0].ready_for().is_none() && stage.play.ended.is_empty());
+    stage.play.more = right;
+    stage.play.roll();
+    stage.settle_down("rollout of what is right");
+    stage.judge();
+}
+
 /// From one pod to six and back to two.
 #[test]
 fn scaling_up_and_down() {
@@ -264,13 +326,11 @@ fn scaling_up_and_down() {
         long_ms: 2000,
     };
     let Some(mut stage) = Stage::set(plan, |_| Vec::new()) else { return };
-    stage.feed();
-    stage.fleet.wait_started(500);
+    stage.wait_under_load();
     stage.play.strategy.replicas = 6;
     stage.settle_down("six pods");
     assert_eq!(stage.play.new.len(), 6);
-    let owners = stage.fleet.owners().len();
-    assert!(owners > 1, "{owners} of six have partitions");
+    stage.look_until("partitions for each of the six", |stage| stage.fleet.owners().len() == 6);
     stage.play.strategy.replicas = 2;
     stage.settle_down("two pods");
     stage.judge();
@@ -295,8 +355,7 @@ fn a_rollout_without_a_network_for_a_while() {
         vec![("GRISTMILL__REDIS__URL_FILE", String::new()), ("GRISTMILL__REDIS__URL", url)]
     });
     let (Some(mut stage), Some(proxy)) = (set, proxy) else { return };
-    stage.feed();
-    stage.fleet.wait_started(500);
+    stage.wait_under_load();
     stage.play.roll();
     let (began, from) = (Instant::now(), now_us());
     let mut cut = false;

@@ -19,7 +19,7 @@ pub(crate) struct Play {
     started: usize,
     generation: usize,
     /// What pods are told beside the template.
-    more: Vec<(&'static str, String)>,
+    pub(crate) more: Vec<(&'static str, String)>,
     pub(crate) old: Vec<Pod>,
     pub(crate) new: Vec<Pod>,
     leaving: Vec<Pod>,
