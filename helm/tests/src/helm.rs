@@ -112,7 +112,16 @@ impl Helm {
     /// It takes them.
     #[must_use]
     pub fn refusal(&self, values: &str) -> String {
-        let output = self.run("template", &["--kube-version", KUBERNETES], values);
+        self.refusal_for(KUBERNETES, values)
+    }
+
+    /// The same for a release of Kubernetes.
+    ///
+    /// # Panics
+    /// It takes them.
+    #[must_use]
+    pub fn refusal_for(&self, kubernetes: &str, values: &str) -> String {
+        let output = self.run("template", &["--kube-version", kubernetes], values);
         assert!(!output.status.success(), "{self} takes what it should refuse:\n{values}");
         said(&output)
     }
