@@ -1,0 +1,1 @@
+//! The chart has no code: this package is its tests, in `tests/`.
