@@ -292,3 +292,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod runbook_tests;
