@@ -296,3 +296,6 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod runbook_tests;
