@@ -19,12 +19,14 @@ use data::Load;
 use deployment::Strategy;
 use gristmill_chart_tests::helm;
 use gristmill_chart_tests::objects::{Release, at};
+use gristmill_job::NewJob;
 use gristmill_testkit::eventually;
 use gristmill_testkit::history::now_us;
 use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::seed::{SplitMix64, seed};
 use gristmill_testkit::server::{Appendonly, ServerOptions};
 use gristmill_tests::fleet::{Fleet, PARTITIONS, QUEUE};
+use gristmill_tests::script::{KIND, Script};
 use play::{Play, longest_pause};
 use pod::Template;
 use std::collections::HashMap;
@@ -57,6 +59,10 @@ struct Stage {
     play: Play,
     load: Load,
     enqueued: Mutex<HashMap<String, u64>>,
+    /// How many jobs of the load are fed; others were written otherwise.
+    own: usize,
+    /// In so many portions, and how many were.
+    portions: usize,
     next: AtomicUsize,
     began: Instant,
 }
@@ -90,6 +96,15 @@ fn worker() -> PathBuf {
 impl Stage {
     /// Renders, and starts the first pods; `None`, said loudly, without Helm.
     fn set(plan: Plan, reached: impl FnOnce(&Fleet) -> Vec<(&'static str, String)>) -> Option<Self> {
+        Self::set_with(plan, worker(), reached)
+    }
+
+    /// The same, with another program in the first pods.
+    fn set_with(
+        plan: Plan,
+        program: PathBuf,
+        reached: impl FnOnce(&Fleet) -> Vec<(&'static str, String)>,
+    ) -> Option<Self> {
         let helm = helm::all().pop()?;
         let mut random = SplitMix64::new(seed());
         let fleet = Fleet::start(ServerOptions::new().appendonly(Appendonly::Everysec));
@@ -116,12 +131,13 @@ worker:
         let release = helm.render(&values);
         let more = reached(&fleet);
         let folder = fleet.folder().join("pods");
-        let play =
-            Play::new(strategy(&release), Template::read(&release, DEPLOYMENT), worker(), folder, more);
+        let play = Play::new(strategy(&release), Template::read(&release, DEPLOYMENT), program, folder, more);
         let load = Load::new(&mut random, plan.long_ms);
         let mut stage = Self {
             plan,
             play,
+            own: load.jobs.len(),
+            portions: load.jobs.len().div_ceil(PORTION),
             load,
             enqueued: Mutex::default(),
             next: AtomicUsize::new(0),
@@ -135,11 +151,11 @@ worker:
 
     /// Enqueues what is due by now.
     fn feed(&self) {
-        let portions = self.load.jobs.len().div_ceil(PORTION);
+        let portions = self.portions;
         let due = (self.began.elapsed().as_secs_f64() / LOAD.as_secs_f64() * portions as f64) as usize;
         while self.next.load(Ordering::SeqCst) < due.min(portions) {
             let portion = self.next.fetch_add(1, Ordering::SeqCst);
-            let jobs = &self.load.jobs[portion * PORTION..self.load.jobs.len().min((portion + 1) * PORTION)];
+            let jobs = &self.load.jobs[portion * PORTION..self.own.min((portion + 1) * PORTION)];
             self.fleet.enqueue(jobs.to_vec());
             let now = now_us();
             let ids = jobs.iter().map(|job| (job.id.as_ref().unwrap().to_string(), now));
@@ -162,7 +178,7 @@ worker:
     }
 
     fn is_fed(&self) -> bool {
-        self.next.load(Ordering::SeqCst) >= self.load.jobs.len().div_ceil(PORTION)
+        self.next.load(Ordering::SeqCst) >= self.portions
     }
 
     /// Looks and feeds until the Deployment is as it should be.
@@ -313,6 +329,60 @@ fn a_rollout_to_a_wrong_address_stops_and_is_rolled_back() {
     stage.play.roll();
     stage.settle_down("rollout of what is right");
     stage.judge();
+}
+
+/// Envelopes of the release before (without what came later) and of the next (with what nobody here knows) are read by pods
+/// of either template. With `GRISTMILL_OLD_WORKER`, the path of a `promise-worker` of another release, the old pods are its.
+#[test]
+fn a_rollout_between_two_releases() {
+    let values = "maxSurge: 0\n  maxUnavailable: 1\n  minReadySeconds: 0";
+    let plan = Plan { name: "two releases", values, replicas: 3, window_s: 5, long_ms: 1000 };
+    let old = std::env::var_os("GRISTMILL_OLD_WORKER").map(PathBuf::from);
+    if old.is_none() {
+        helm::skipped(
+            "a binary of another release",
+            "GRISTMILL_OLD_WORKER names none; envelopes alone are of another",
+        );
+    }
+    let Some(mut stage) = Stage::set_with(plan, old.unwrap_or_else(worker), |_| Vec::new()) else { return };
+    stage.wait_under_load();
+    let mut others = foreign_jobs("before");
+    others.iter().for_each(|(job, envelope)| stage.fleet.write_as(job, envelope));
+    stage.play.program = worker();
+    stage.play.roll();
+    stage.look_until("a new pod", |stage| stage.play.new.iter().any(|pod| pod.ready_for().is_some()));
+    let later = foreign_jobs("amid");
+    later.iter().for_each(|(job, envelope)| stage.fleet.write_as(job, envelope));
+    others.extend(later);
+    stage.settle_down("rollout");
+    stage.load.truth.extend(others.iter().map(|(job, _)| (job.key.to_string(), Some("read".to_owned()))));
+    stage.load.jobs.extend(others.into_iter().map(|(job, _)| job));
+    stage.judge();
+}
+
+/// Jobs in envelopes that this release would not write.
+fn foreign_jobs(when: &str) -> Vec<(NewJob, Vec<u8>)> {
+    let script = Script { effect: true, state: Some("read".into()), ..Script::default() };
+    let payload = serde_json::to_vec(&script).unwrap();
+    // MessagePack by hand, since no encoder of ours would write these.
+    let text = |text: &str| [&[0xd9, text.len() as u8], text.as_bytes()].concat();
+    let bytes = |bytes: &[u8]| [&[0xc5, (bytes.len() >> 8) as u8, bytes.len() as u8], bytes].concat();
+    let mut jobs = Vec::new();
+    for n in 0..40_u64 {
+        let job = Fleet::job(&format!("{when}-{n}"), &format!("foreign {when} {n}"), 1, &script);
+        let mut fields = vec![("t", text(KIND)), ("n", vec![1]), ("p", bytes(&payload)), ("c", text("j"))];
+        if n % 2 == 0 {
+            // Of the next release: in another order, and with more than is known.
+            fields.reverse();
+            fields.push(("z", [vec![0x81], text("future"), vec![0xc0]].concat()));
+            fields.push(("priority", vec![7]));
+        }
+        let mut envelope = vec![0x81 + fields.len() as u8];
+        envelope.extend([text("v"), vec![1]].concat());
+        envelope.extend(fields.into_iter().flat_map(|(name, value)| [text(name), value].concat()));
+        jobs.push((job, envelope));
+    }
+    jobs
 }
 
 /// From one pod to six and back to two.

@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Play {
     pub(crate) strategy: Strategy,
     template: Template,
-    program: PathBuf,
+    pub(crate) program: PathBuf,
     folder: PathBuf,
     started: usize,
     generation: usize,

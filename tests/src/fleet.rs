@@ -246,6 +246,14 @@ impl Fleet {
         self.runtime.block_on(self.broker.enqueue_all(&queue, &jobs)).unwrap()
     }
 
+    /// Writes a job into its stream past the producer, with an envelope as another release would write it; recorded.
+    pub fn write_as(&self, job: &NewJob, envelope: &[u8]) {
+        self.record(QUEUE, std::slice::from_ref(job));
+        let id = job.id.as_ref().unwrap().as_bytes();
+        let key = job.key.as_bytes();
+        self.write_raw(partition_of(key, PARTITIONS), &[(b"i", id), (b"k", key), (b"d", envelope)]);
+    }
+
     fn record(&self, queue: &str, jobs: &[NewJob]) {
         for job in jobs {
             let id = job.id.as_ref().map(ToString::to_string).unwrap_or_default();
