@@ -142,7 +142,7 @@ fn a_panic_keeps_its_words_and_its_place() {
         let errors = letter.history.iter().map(|record| &record.error).chain(&letter.error);
         assert_eq!(letter.history.len(), 2);
         for error in errors {
-            assert!(error.contains("promise-node.rs:"), "where: {error}");
+            assert!(error.contains("tests/src/handlers.rs:"), "where: {error}");
             assert!(error.contains("as the job's script says"), "its words: {error}");
         }
     });
