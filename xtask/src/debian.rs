@@ -1,5 +1,6 @@
 //! Installing Debian and Ubuntu packages without a question asked and without starting a service.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -49,16 +50,62 @@ pub(crate) fn c_compiler() -> Result<(), Failure> {
     install(&["gcc", "libc6-dev"], "a C compiler is needed to build TLS")
 }
 
-/// Python with its standard library, in which the examples of handlers without Rust are written. Whether it is there.
-pub(crate) fn python() -> bool {
-    let works = || child::answer("python3", &["-c", "import http.server, sqlite3"]).is_some();
-    if works() {
-        return true;
+/// What the examples in Python import, and the packages that hold it.
+const PYTHON_IMPORTS: &str = "import http.server, sqlite3, psycopg2, redis, msgpack, xxhash";
+const PYTHON_PACKAGES: &[&str] =
+    &["python3", "python3-psycopg2", "python3-redis", "python3-msgpack", "python3-xxhash"];
+/// For which the distribution's packages are made, whatever other Python is first on PATH.
+const PYTHON: &str = "/usr/bin/python3";
+/// The variable that tells a child the path of this interpreter.
+pub(crate) const PYTHON_VARIABLE: &str = "GRISTMILL_PYTHON";
+
+/// A Python that can run the examples written in it; none, said loudly, where it cannot be had.
+pub(crate) fn python() -> Option<PathBuf> {
+    let works = |program: &PathBuf| {
+        program.to_str().is_some_and(|program| child::answer(program, &["-c", PYTHON_IMPORTS]).is_some())
+    };
+    let given = std::env::var_os(PYTHON_VARIABLE).filter(|given| !given.is_empty()).map(PathBuf::from);
+    let candidates = given.into_iter().chain(ground::on_path("python3")).chain([PYTHON.into()]);
+    if let Some(found) = candidates.into_iter().find(works) {
+        return Some(found);
     }
-    if let Err(failure) = install(&["python3"], "Python is needed to test the examples in it") {
-        eprintln!("xtask: MISSING Python 3: {}", failure.text.unwrap_or_default());
+    if let Err(failure) = install(
+        PYTHON_PACKAGES,
+        "Python with clients of Redis and Postgres is needed to test the examples in it",
+    ) {
+        eprintln!("xtask: MISSING Python 3 with its clients: {}", failure.text.unwrap_or_default());
     }
-    works()
+    Some(PathBuf::from(PYTHON)).filter(works)
+}
+
+/// Downloads a package into `folder` without installing it, and answers where it lies. Apt checks what it downloads; lists
+/// that are missing or old are fetched first where that is allowed.
+pub(crate) fn download(package: &str, why: &str, folder: &Path) -> Result<PathBuf, Failure> {
+    if ground::on_path("apt-get").is_none() {
+        return Err(Failure::missing(format!("{why}: this machine has no apt-get to get `{package}` with")));
+    }
+    eprintln!("xtask: {why}: downloading the package {package}");
+    let fetch = || {
+        let mut command = Command::new("apt-get");
+        command.args(["-qq", "-o", "Acquire::Retries=2", "download", package]).current_dir(folder);
+        // What stands there as root, apt reads as somebody else, and says so.
+        let sandbox = ["-o", "APT::Sandbox::User=root"];
+        child::pass_through(command.args(sandbox).stdin(Stdio::null()).stdout(Stdio::null()))
+    };
+    let fetched = fetch().or_else(|failure| match way() {
+        Some(way) if !LISTS_ARE_FRESH.swap(true, Ordering::Relaxed) => {
+            apt(&way, &["update"])?;
+            fetch()
+        }
+        _ => Err(failure),
+    });
+    let mut files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let archive = files.find(|path| path.extension().is_some_and(|end| end == "deb"));
+    archive.filter(|_| fetched.is_ok()).ok_or_else(|| {
+        Failure::missing(format!(
+            "{why}: apt-get could not download {package} (its own words are above); is there a network?"
+        ))
+    })
 }
 
 fn way() -> Option<Way> {

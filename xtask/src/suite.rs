@@ -1,9 +1,11 @@
 //! `cargo xtask test`: the servers, the binaries that tests start, then the whole suite with its output untouched.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::chart::{self, Tools};
 use crate::child::{self, Failure};
 use crate::debian;
 use crate::ground;
@@ -25,6 +27,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let started = Instant::now();
     debian::c_compiler()?;
     let found = servers::ensure(Wanted::Every)?;
+    let tools = chart::tools();
     let python = debian::python();
     tell_about_data();
 
@@ -32,11 +35,12 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let mut build = ground::cargo();
     build.current_dir(ground::root()).args(["build", "--workspace", "--bins"]);
     let result = child::pass_through(&mut build)
-        .and_then(|()| child::pass_through(&mut test_command(&request, &found)));
+        .and_then(|()| child::pass_through(&mut test_command(&request, &found, &tools, python.as_deref())));
 
     found.repeat_what_is_missing();
-    if !python {
-        eprintln!("xtask: MISSING Python 3: tests of handlers in Python were skipped or failed");
+    tools.repeat_what_is_missing();
+    if python.is_none() {
+        eprintln!("xtask: MISSING Python 3 with its clients: tests of examples in Python were skipped");
     }
     let code = result.as_ref().map_or_else(|failure| failure.code, |()| 0);
     eprintln!("xtask test: exit code {code} after {} s", started.elapsed().as_secs());
@@ -69,9 +73,13 @@ fn parse(args: &[OsString]) -> Result<Request, Failure> {
     Ok(request)
 }
 
-fn test_command(request: &Request, found: &Found) -> Command {
+fn test_command(request: &Request, found: &Found, tools: &Tools, python: Option<&Path>) -> Command {
     let mut command = ground::cargo();
-    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]).envs(found.variables());
+    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]);
+    command.envs(found.variables()).envs(tools.variables());
+    if let Some(python) = python {
+        command.env(debian::PYTHON_VARIABLE, python);
+    }
     match request.packages.is_empty() {
         true => {
             command.arg("--workspace");
@@ -125,9 +133,10 @@ mod tests {
 
     #[test]
     fn the_whole_workspace_is_tested_unless_a_crate_is_named() {
-        let whole = test_command(&request("").unwrap(), &Found::default());
+        let whole = test_command(&request("").unwrap(), &Found::default(), &Tools::default(), None);
         assert!(child::spoken(&whole).ends_with("test --no-fail-fast --workspace --"));
-        let one = test_command(&request("-p xtask words").unwrap(), &Found::default());
+        let one =
+            test_command(&request("-p xtask words").unwrap(), &Found::default(), &Tools::default(), None);
         assert!(child::spoken(&one).ends_with("test --no-fail-fast --package xtask -- words"));
     }
 }

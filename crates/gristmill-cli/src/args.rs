@@ -10,6 +10,7 @@ use crate::keys::KeysArguments;
 use crate::kinds::KindsArguments;
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
+use crate::roundtrip::RoundtripArguments;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -99,6 +100,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// One job all the way, in a queue of its own: enqueued, claimed, run, settled
+    Roundtrip(RoundtripArguments),
     /// Effects in Postgres: its tables, the relay of its outbox, the pruning of its inbox
     #[cfg(feature = "postgres")]
     #[command(subcommand)]
@@ -197,6 +200,12 @@ pub(crate) enum DeadCommand {
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
+    /// Whether the settings can be, all of them, and what they amount to; connects to nothing
+    Check {
+        /// One JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
     /// Every setting, where it came from, and no secrets
     Show {
         /// One JSON object instead of text
@@ -245,6 +254,12 @@ impl Arguments {
                 over("ingest.tokens_file", &ingest.tokens_file, "--tokens-file");
             }
             Command::Dev(dev) => over("queues", &dev.queues, "--queues"),
+            #[cfg(feature = "postgres")]
+            Command::Postgres(command) => {
+                for (key, value, origin) in command.overrides() {
+                    over(key, &value, origin);
+                }
+            }
             _ => {}
         }
         Ok(Layers { file, overrides, ..Layers::default() }.with_process_environment()?)

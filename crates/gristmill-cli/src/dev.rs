@@ -41,8 +41,8 @@ pub(crate) fn command(
     let settings = Settings::load(&layers(base, server.url(), settings.has_queues()))?;
     let config = settings.node()?;
     let queue = config.queues.first().map_or_else(String::new, |queue| queue.name.to_string());
-    let remote = settings.remote()?;
-    let registry = kinds::add_to(remote.add_to(registry));
+    let beside = node::Beside::of(&settings)?;
+    let registry = kinds::add_to(beside.add_to(registry, &settings)?);
     let program = std::env::args().next().unwrap_or_else(|| "gristmill".into());
     let kinds = registry.kinds().collect::<Vec<_>>().join(", ");
     output::print(&format!(
@@ -55,7 +55,7 @@ pub(crate) fn command(
          Ctrl-C ends it.",
         url = server.url(),
     ))?;
-    let end = node::serve(config, registry, &remote);
+    let end = node::serve(config, registry, &beside);
     drop(server);
     end
 }

@@ -2,11 +2,14 @@
 //!
 //! * `server`: what kind it is, its version, what it does when memory is full, persistence, replicas, latency;
 //! * `patch_levels`: from which release on a line of versions has its known holes mended;
-//! * `queues`: groups, leases, members, hung runs, outbox, dead letters.
+//! * `queues`: groups, leases, members, hung runs, outbox, dead letters;
+//! * `postgres`: inbox and outbox there, where the settings name a database.
 //!
 //! Both judge plain facts, so that their tests need no server that is ill.
 
 mod patch_levels;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod queues;
 mod server;
 
@@ -74,7 +77,8 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
     if queues.is_empty() {
         findings.push(Finding::ok("queues", "there are none yet; a node makes those it serves"));
     }
-    for queue in &queues {
+    // Between two round trips nobody serves theirs.
+    for queue in queues.iter().filter(|queue| queue.name.as_str() != crate::roundtrip::QUEUE) {
         let (now, members) = connection.members(&queue.name).await?;
         let facts = queues::Facts {
             groups: connection.groups(queue).await?,
@@ -84,6 +88,10 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
             now,
         };
         findings.extend(queues::judge(&queue.name, &facts));
+    }
+    #[cfg(feature = "postgres")]
+    if let Some(database) = settings.database()? {
+        findings.extend(postgres::findings(database).await);
     }
     print(&findings, json)?;
     let worst = worst(&findings);

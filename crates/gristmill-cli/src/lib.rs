@@ -5,16 +5,17 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP.
-//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `postgres`, `dev`: a file per command, with a folder
+//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
-//! other than `node`, `ingest`, `dev` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
+//! other than `node`, `ingest`, `dev`, `roundtrip` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
 //! releases, skips or removes is noted in the audit log before it is done.
 
 mod args;
 mod audit;
+mod config;
 mod dead;
 mod dev;
 mod doctor;
@@ -32,6 +33,7 @@ mod output;
 mod postgres;
 mod queues;
 mod reason;
+mod roundtrip;
 pub mod settings;
 
 use args::{Arguments, Command, ConfigCommand, DeadCommand};
@@ -85,9 +87,11 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
+        Command::Roundtrip(roundtrip) => block_on(roundtrip::command(&settings, roundtrip)),
         #[cfg(feature = "postgres")]
         Command::Postgres(command) => block_on(postgres::command(&settings, command)),
-        Command::Config(ConfigCommand::Show { json }) => show(&settings, *json),
+        Command::Config(ConfigCommand::Show { json }) => config::show(&settings, *json),
+        Command::Config(ConfigCommand::Check { json }) => config::check(&settings, *json),
     }
 }
 
@@ -100,22 +104,4 @@ async fn connect(settings: &Settings) -> Result<Connection, Failure> {
     Connection::open(&settings.redis()?, 1).await.map_err(|error| {
         Failure::Failed(format!("{error}; `gristmill config show` tells where redis.url comes from"))
     })
-}
-
-fn show(settings: &Settings, json: bool) -> Result<End, Failure> {
-    let entries = settings.entries();
-    if json {
-        let entry = |entry: &settings::Entry| {
-            (entry.key.clone(), serde_json::json!({ "value": entry.value, "from": entry.origin }))
-        };
-        let all: serde_json::Map<String, serde_json::Value> = entries.iter().map(entry).collect();
-        output::print(&serde_json::Value::Object(all).to_string())?;
-    } else {
-        let mut table = output::Table::new(&["setting", "value", "from"]);
-        for entry in entries {
-            table.row(vec![entry.key, entry.value.to_string(), entry.origin]);
-        }
-        output::print(&table.render())?;
-    }
-    Ok(End::Done)
 }

@@ -8,13 +8,18 @@
 //! Two runtimes: the node and its handlers have one, signals and the drain another, on the calling thread. So a handler
 //! that blocks every thread of the first delays neither the drain nor the exit. The first has some threads to spare
 //! ([`SPARE_THREADS`]): so many handlers may hold one for ever, and the others go on.
+//!
+//! `beside`: what the settings add to the handlers of a program.
+
+mod beside;
+
+pub(crate) use beside::Beside;
 
 use crate::exit::{End, Failure};
 use crate::output;
 use crate::settings::Settings;
 use gristmill_handler::Registry;
 use gristmill_node::{DrainReport, Node, NodeConfig, NodeError, SPARE_THREADS};
-use gristmill_remote::Remote;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -49,16 +54,16 @@ pub enum Left {
 
 /// The command.
 pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Failure> {
-    let remote = settings.remote()?;
-    let registry = remote.add_to(registry);
+    let beside = Beside::of(settings)?;
+    let registry = beside.add_to(registry, settings)?;
     // Before the other settings: whoever has no handlers should not be told to name queues first.
     check(&registry)?;
-    serve(settings.node()?, registry, &remote)
+    serve(settings.node()?, registry, &beside)
 }
 
 /// Runs until a signal and prints the one line that says how the drain went.
-pub(crate) fn serve(config: NodeConfig, registry: Registry, remote: &Remote) -> Result<End, Failure> {
-    match run_with(config, registry, remote)? {
+pub(crate) fn serve(config: NodeConfig, registry: Registry, beside: &Beside) -> Result<End, Failure> {
+    match run_with(config, registry, beside)? {
         Left::Drained(report) => {
             output::print(&report.to_string())?;
             Ok(if report.abandoned == 0 { End::Done } else { End::Abandoned })
@@ -85,11 +90,11 @@ pub(crate) fn serve(config: NodeConfig, registry: Registry, remote: &Remote) -> 
 /// # Errors
 /// [`Failure`] where settings, handlers or queues cannot be, or the system refuses threads.
 pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
-    run_with(config, registry, &Remote::default())
+    run_with(config, registry, &Beside::default())
 }
 
-/// The same, with the kinds in the registry that others serve.
-fn run_with(config: NodeConfig, registry: Registry, remote: &Remote) -> Result<Left, Failure> {
+/// The same, with what the settings add.
+fn run_with(config: NodeConfig, registry: Registry, beside: &Beside) -> Result<Left, Failure> {
     check(&registry)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from) + SPARE_THREADS;
     let handlers = Builder::new_multi_thread()
@@ -98,7 +103,7 @@ fn run_with(config: NodeConfig, registry: Registry, remote: &Remote) -> Result<L
         .thread_name("gristmill-node")
         .build()?;
     let control = Builder::new_current_thread().enable_all().build()?;
-    let left = control.block_on(until_left(&handlers, config, registry, remote));
+    let left = control.block_on(until_left(&handlers, config, registry, beside));
     handlers.shutdown_background();
     left
 }
@@ -114,11 +119,13 @@ async fn until_left(
     handlers: &Runtime,
     config: NodeConfig,
     registry: Registry,
-    remote: &Remote,
+    beside: &Beside,
 ) -> Result<Left, Failure> {
     let mut signals = Signals::listen()?;
     let allowed = config.drain_window + config.drain_grace;
     let kinds = registry.kinds().collect::<Vec<_>>().join(", ");
+    // Not after the node's own start: what is committed may be enqueued before this node has its partitions.
+    let running = beside.start(handlers, &config.redis)?;
     let starting = handlers.spawn(Node::start(config, registry));
     let mut node = tokio::select! {
         started = starting => started
@@ -140,9 +147,8 @@ async fn until_left(
         }
     };
     let left = tokio::time::timeout_at(by, drain).await.unwrap_or(Left::Overdue);
-    // Processes that stay belong to the other runtime, whose threads may all be held: no longer than the rest of the time.
-    let remote = remote.clone();
-    let closed = handlers.spawn(async move { remote.close().await });
+    // It belongs to the other runtime, whose threads may all be held: no longer than the rest of the time.
+    let closed = handlers.spawn(running.end());
     let _ = tokio::time::timeout_at(by, closed).await;
     Ok(left)
 }

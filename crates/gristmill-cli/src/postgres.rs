@@ -1,13 +1,14 @@
 //! `postgres`: the tables of effects in Postgres, the relay of the outbox, the pruning of the inbox.
 
 use crate::exit::{End, Failure};
+use crate::node::Signals;
 use crate::output;
 use crate::settings::Settings;
+use crate::settings::postgres::RelaySettings;
 use clap::{Args, Subcommand};
-use gristmill_broker::Broker;
-use gristmill_postgres::{Database, Relay, migrate, prune};
+use gristmill_broker::{Broker, RedisConfig};
+use gristmill_postgres::{Relay, migrate, prune};
 use std::time::Duration;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Subcommand)]
 pub(crate) enum PostgresCommand {
@@ -17,7 +18,7 @@ pub(crate) enum PostgresCommand {
     Relay {
         #[command(flatten)]
         database: DatabaseArguments,
-        /// Remove inbox rows that are older; more than the longest time after which a job may come again
+        /// Remove inbox rows that are older (postgres.prune_inbox_after_days)
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
         prune_inbox_after_days: Option<u32>,
     },
@@ -33,56 +34,70 @@ pub(crate) enum PostgresCommand {
 
 #[derive(Args)]
 pub(crate) struct DatabaseArguments {
-    /// The database: postgres://user@host/name; passwords belong in PGPASSFILE, since others see arguments
-    #[arg(long = "database", value_name = "URL", env = "GRISTMILL_POSTGRES_URL", hide_env_values = true)]
-    url: String,
+    /// The database (postgres.url): postgres://user@host/name; passwords belong in postgres.url_file or PGPASSFILE, since
+    /// others see arguments
+    #[arg(long = "database", value_name = "URL")]
+    url: Option<String>,
 }
 
-impl DatabaseArguments {
-    fn database(&self) -> Result<Database, Failure> {
-        Database::new(&self.url).map_err(|error| Failure::Usage(error.to_string()))
+impl PostgresCommand {
+    /// What its arguments say instead of settings: the key, the value and the argument.
+    pub(crate) fn overrides(&self) -> Vec<(&'static str, Option<String>, &'static str)> {
+        let (database, days) = match self {
+            Self::Migrate(database) | Self::Prune { database, .. } => (database, None),
+            Self::Relay { database, prune_inbox_after_days } => (database, *prune_inbox_after_days),
+        };
+        let days = days.map(|days| days.to_string());
+        vec![
+            ("postgres.url", database.url.clone(), "--database"),
+            ("postgres.prune_inbox_after_days", days, "--prune-inbox-after-days"),
+        ]
     }
 }
 
 pub(crate) async fn command(settings: &Settings, command: &PostgresCommand) -> Result<End, Failure> {
+    let Some(database) = settings.database()? else {
+        let text = "which database? --database postgres://user@host/name, or postgres.url or postgres.url_file in the settings";
+        return Err(Failure::Usage(text.into()));
+    };
     match command {
-        PostgresCommand::Migrate(database) => {
-            migrate(database.database()?.pool()).await.map_err(failed)?;
+        PostgresCommand::Migrate(_) => {
+            migrate(database.pool()).await.map_err(failed)?;
             output::print("the tables in the schema `gristmill` are up to date")?;
         }
-        PostgresCommand::Prune { database, older_than_days } => {
-            let gone = prune(database.database()?.pool(), days(*older_than_days)).await.map_err(failed)?;
+        PostgresCommand::Prune { older_than_days, .. } => {
+            let age = Duration::from_secs(u64::from(*older_than_days) * 24 * 3600);
+            let gone = prune(database.pool(), age).await.map_err(failed)?;
             output::print(&format!("pruned={gone}"))?;
         }
-        PostgresCommand::Relay { database, prune_inbox_after_days } => {
-            let broker = Broker::connect(settings.redis()?);
-            let mut relay = Relay::new(&database.database()?, broker);
-            if let Some(age) = prune_inbox_after_days {
-                relay = relay.prune_inbox_after(days(*age)).map_err(failed)?;
-            }
-            let (mut terminate, mut interrupt) =
-                (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        PostgresCommand::Relay { .. } => {
+            let wanted = RelaySettings { database, prune_after: settings.prune_inbox_after()? };
+            let relay = relay(settings.redis()?, &wanted)?;
+            let mut signals = Signals::listen()?;
             output::complain("gristmill: the relay runs");
-            relay
-                .run(async {
-                    tokio::select! {
-                        _ = terminate.recv() => {}
-                        _ = interrupt.recv() => {}
-                    }
-                })
-                .await;
-            let counts = relay.counts();
-            output::print(&format!(
-                "relayed={} refused={} errors={} pruned={}",
-                counts.relayed, counts.refused, counts.errors, counts.pruned
-            ))?;
+            relay.run(signals.next()).await;
+            output::print(&said(&relay))?;
         }
     }
     Ok(End::Done)
 }
 
-fn days(days: u32) -> Duration {
-    Duration::from_secs(u64::from(days) * 24 * 3600)
+/// A relay from this database to the Redis of `redis`. Call it on a runtime.
+pub(crate) fn relay(redis: RedisConfig, wanted: &RelaySettings) -> Result<Relay, Failure> {
+    let relay = Relay::new(&wanted.database, Broker::connect(redis));
+    match wanted.prune_after {
+        Some(age) => relay.prune_inbox_after(age).map_err(failed),
+        None => Ok(relay),
+    }
+}
+
+/// What it has done, in a line.
+pub(crate) fn said(relay: &Relay) -> String {
+    let counts = relay.counts();
+    format!(
+        "relayed={} refused={} errors={} pruned={}",
+        counts.relayed, counts.refused, counts.errors, counts.pruned
+    )
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {

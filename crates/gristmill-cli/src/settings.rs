@@ -7,6 +7,8 @@
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * `ingest`: the server that takes jobs by HTTP;
+//! * `postgres`: the database of handlers, relay and probes;
+//! * `whole`: all of it judged at once, and what it amounts to;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
 //!
 //! The keys are those of `config/default.toml`, which is built in: it is at once the documentation, the defaults and
@@ -16,12 +18,15 @@ mod check;
 mod ingest;
 mod kinds;
 mod layers;
+pub(crate) mod postgres;
 mod queue;
 mod redis;
 mod shown;
+mod whole;
 
 pub use layers::{Layers, Override};
 pub use shown::Entry;
+pub use whole::Told;
 
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
@@ -57,6 +62,7 @@ pub struct Settings {
     #[serde(default, rename = "kinds")]
     _kinds: IgnoredAny,
     ingest: ingest::IngestSection,
+    postgres: postgres::PostgresSection,
     log: LogSection,
     /// What is said for one queue alone, by its whole key.
     #[serde(skip)]
@@ -389,6 +395,10 @@ impl fmt::Debug for Settings {
 #[cfg(test)]
 #[path = "settings/settings_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "settings/reference_tests.rs"]
+mod reference_tests;
 
 #[cfg(test)]
 #[path = "settings/kinds_tests.rs"]

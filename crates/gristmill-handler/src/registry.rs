@@ -60,6 +60,12 @@ impl Registry {
         self
     }
 
+    /// Whether a state of that type is registered.
+    #[must_use]
+    pub fn has_state<S: Send + Sync + 'static>(&self) -> bool {
+        self.0.shared.state::<S>().is_some()
+    }
+
     /// Makes every error of type `E` say its class itself, also one that `?` turned into a `HandlerError`, or that is a
     /// source of another error. A class that was given at the place (`.transient()?`) stays.
     #[must_use]

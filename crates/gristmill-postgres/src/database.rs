@@ -7,6 +7,9 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// What relays call themselves in `pg_stat_activity`.
+pub(crate) const RELAY_NAME: &str = "gristmill relay";
+
 /// How much a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Isolation {
@@ -102,10 +105,11 @@ impl Database {
         &self.opened().pool
     }
 
-    /// For connections that begin their transactions themselves: the limit holds for the session.
-    pub(crate) fn options_with_limit(&self) -> PgConnectOptions {
+    /// For a relay, which begins its transactions itself: the limit holds for the session.
+    pub(crate) fn relay_options(&self) -> PgConnectOptions {
         let limit = ms(self.idle_limit).to_string();
-        self.options.clone().options([("idle_in_transaction_session_timeout", limit)])
+        let options = self.options.clone().application_name(RELAY_NAME);
+        options.options([("idle_in_transaction_session_timeout", limit)])
     }
 
     pub(crate) fn opened(&self) -> &Opened {

@@ -168,7 +168,7 @@ impl Relay {
         let pool = PgPoolOptions::new()
             .max_connections(2)
             .acquire_timeout(Duration::from_secs(5))
-            .connect_with(self.database.options_with_limit())
+            .connect_with(self.database.relay_options())
             .await?;
         let mut bell = PgListener::connect_with(&pool).await?;
         bell.listen(CHANNEL).await?;

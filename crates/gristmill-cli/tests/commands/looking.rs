@@ -1,4 +1,4 @@
-//! `queues`, `dead list`, `doctor`, `config show`.
+//! `queues`, `dead list`, `doctor`, `config show`, `config check`.
 
 use crate::fixture::{Fixture, SOON};
 use gristmill_testkit::eventually;
@@ -110,4 +110,73 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
         wrong.err,
         "gristmill: node.slot: there is no such setting (from --set); did you mean node.slots?"
     );
+}
+
+#[test]
+fn settings_are_checked_as_a_whole_and_explained() {
+    let fixture = Fixture::new();
+    let node = "--set queues=orders:64,prices --set drain.window_ms=20000 --set kinds.slow.exec=true";
+    let told = fixture.run(&format!("config check {node}"));
+    assert_eq!(told.code, 0, "{told:?}");
+    for line in [
+        "the settings are well",
+        "queues       orders:64, prices:64",
+        "once its leases have expired, 5 s after the last renewal",
+        "costs no lease up to about 2.5 s; an answer is waited for 1 s",
+        "running jobs have 20 s, then all ends within 5 s: the platform waits 25 s or more before SIGKILL",
+        "! SIGTERM      runs of slow may take 30 s, longer than drain.window_ms",
+    ] {
+        assert!(told.out.contains(line), "{line}\n{}", told.out);
+    }
+    let warns = fixture.run("config check --json --set queues=q --set redis.response_timeout_ms=9000").json();
+    let pause = warns["told"].as_array().unwrap().iter().find(|told| told["about"] == "a pause").unwrap();
+    assert_eq!((&warns["well"], &pause["warns"]), (&true.into(), &true.into()));
+
+    // Everything that is wrong, whoever would read it.
+    let wrong = "--set lease.renewal_ms=4000 --set queues=q --set ingest.listen=x --set postgres.relay=true";
+    let wrong = fixture.run(&format!("config check {wrong}"));
+    assert_eq!((wrong.code, wrong.out.as_str()), (2, ""));
+    for key in
+        ["lease.renewal_ms: expected 50 ms or more", "ingest.listen: expected", "postgres.relay: expected"]
+    {
+        assert!(wrong.err.contains(key), "{wrong:?}");
+    }
+    assert!(fixture.run("config check").out.contains("none: a node would refuse to start"));
+}
+
+#[test]
+fn a_job_goes_round_or_it_is_said_why_not() {
+    let fixture = Fixture::new();
+    for _ in 0..2 {
+        let said = fixture.run("roundtrip --json").json();
+        assert!(said["job_ms"].as_u64() <= said["whole_ms"].as_u64(), "{said}");
+    }
+    let queues = fixture.run("queues --json").json();
+    let queue = &queues["queues"][0];
+    assert_eq!((&queue["name"], &queue["ready"]), (&"gristmill-roundtrip".into(), &0.into()), "{queues}");
+    // Nobody serves it between two round trips, and that is well.
+    assert_eq!(severity(&fixture.run("doctor --json").json(), "gristmill-roundtrip: leases"), "absent");
+
+    // Rights that end in the middle of the way.
+    let words: [&[u8]; 8] = [b"ACL", b"SETUSER", b"half", b"on", b">pw", b"~*", b"+@all", b"-evalsha"];
+    fixture.server.command(&words).unwrap();
+    let url = fixture.server.url().replace("redis://", "redis://half:pw@");
+    let said = crate::fixture::run(
+        gristmill_testkit::process::ProcessOptions::new(crate::fixture::gristmill()).args([
+            "--redis",
+            &url,
+            "roundtrip",
+            "--within-s",
+            "2",
+        ]),
+    );
+    assert!(said.code == 1 && said.err.contains("gristmill") && !said.err.contains("pw@"), "{said:?}");
+    let away = crate::fixture::run(
+        gristmill_testkit::process::ProcessOptions::new(crate::fixture::gristmill()).args([
+            "--redis",
+            "redis://127.0.0.1:1",
+            "roundtrip",
+        ]),
+    );
+    assert!(away.code == 1 && away.err.contains("gristmill config show"), "{away:?}");
 }

@@ -7,7 +7,8 @@
 //! * [`explain`]: where a job is and why it does not run;
 //! * [`keys`]: keys that wait, released and skipped, and `kinds`;
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
-//! * [`postgres`]: tables, relay, pruning;
+//! * [`postgres`]: tables, relay, pruning, and what `doctor` says of them;
+//! * [`producers`]: a producer in another language;
 //! * [`node`]: start, signals, exit codes;
 //! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
@@ -25,4 +26,5 @@ mod node;
 mod others;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod producers;
 mod replay;

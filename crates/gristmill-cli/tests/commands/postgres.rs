@@ -1,17 +1,83 @@
-//! `postgres migrate`, `postgres relay`, `postgres prune`.
+//! `postgres migrate`, `postgres relay`, `postgres prune`, what `doctor` says of a database, and the relay inside a node.
 
-use crate::fixture::{Fixture, SOON, gristmill};
+use crate::fixture::{Fixture, SOON, gristmill, run};
 use gristmill_testkit::postgres::Postgres;
 use gristmill_testkit::process::ProcessOptions;
 use gristmill_testkit::{Error, eventually};
 
+/// A cluster, or nothing, said loudly.
+fn cluster() -> Option<Postgres> {
+    match Postgres::start() {
+        Ok(postgres) => Some(postgres),
+        Err(error @ Error::MissingServer { .. }) => {
+            eprintln!("SKIPPED: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What `doctor` says of Postgres: check and severity.
+fn judged(fixture: &Fixture, url: &str) -> Vec<(String, String)> {
+    let said = ProcessOptions::new(gristmill())
+        .args(["--redis", &fixture.server.url(), "doctor", "--json"])
+        .envs([("GRISTMILL__POSTGRES__URL", url)]);
+    let findings = run(said).json();
+    let all = findings["findings"].as_array().unwrap().iter();
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let all = all.map(|finding| (text(&finding["check"]), text(&finding["severity"])));
+    all.filter(|(check, _)| check.starts_with("postgres")).collect()
+}
+
+#[test]
+fn a_node_relays_beside_its_handlers_and_doctor_tells_how_the_outbox_stands() {
+    let Some(postgres) = cluster() else { return };
+    let fixture = Fixture::new();
+    let url = postgres.url();
+    let pairs = |pairs: &[(&str, &str)]| {
+        pairs
+            .iter()
+            .map(|(check, severity)| ((*check).to_owned(), (*severity).to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let away = "postgres://nobody@127.0.0.1:1/none";
+    assert_eq!(judged(&fixture, away), pairs(&[("postgres", "bad")]));
+    assert_eq!(judged(&fixture, &url), pairs(&[("postgres: tables", "bad")]));
+    assert_eq!(fixture.run(&format!("postgres migrate --database {url}")).code, 0);
+    postgres
+        .ask(
+            "insert into gristmill.outbox (queue, kind, key, payload, at) values
+                 ('q', 'note', 'k', '{}', now() - interval '2 minutes');
+             insert into gristmill.outbox (queue, kind, key, payload, refused) values
+                 ('q', 'note', 'k', '{}', 'a test says so')",
+        )
+        .unwrap();
+    let stuck =
+        pairs(&[("postgres: outbox", "bad"), ("postgres: refused", "warn"), ("postgres: inbox", "ok")]);
+    assert_eq!(judged(&fixture, &url), stuck);
+
+    // The kind is served by a command that leaves a mark; the node is told of the database in a file.
+    let file = fixture.file("url", url.as_bytes()).display().to_string();
+    let settings = format!(
+        "queues = [\"q:4\"]\n[postgres]\nurl_file = \"{file}\"\nrelay = true\n[kinds.note]\nexec = [\"true\"]\n"
+    );
+    let config = fixture.file("node.toml", settings.as_bytes()).display().to_string();
+    let arguments = ["--redis", &fixture.server.url(), "--config", &config, "node"];
+    let mut node = ProcessOptions::new(gristmill()).args(arguments).spawn().unwrap();
+    eventually(SOON, "the row that waited becomes a job, and the job is done", || {
+        let left = postgres.ask("select count(*) from gristmill.outbox where refused is null").unwrap();
+        (left == "0" && fixture.run("queues --json").out.contains("\"ready\":0")).then_some(())
+    });
+    let well = pairs(&[("postgres: outbox", "ok"), ("postgres: refused", "warn"), ("postgres: inbox", "ok")]);
+    assert_eq!(judged(&fixture, &url), well);
+    node.terminate().unwrap();
+    assert!(node.wait(SOON).unwrap().success(), "{}", node.stderr_tail());
+    assert!(node.stderr_tail().contains("relayed=1 refused=0"), "{}", node.stderr_tail());
+}
+
 #[test]
 fn tables_are_made_rows_become_jobs_and_the_inbox_is_pruned() {
-    let postgres = match Postgres::start() {
-        Ok(postgres) => postgres,
-        Err(error @ Error::MissingServer { .. }) => return eprintln!("SKIPPED: {error}"),
-        Err(error) => panic!("{error}"),
-    };
+    let Some(postgres) = cluster() else { return };
     let fixture = Fixture::new();
     let url = postgres.url();
     for _ in 0..2 {
@@ -28,7 +94,7 @@ fn tables_are_made_rows_become_jobs_and_the_inbox_is_pruned() {
     let redis = fixture.server.url();
     let mut relay = ProcessOptions::new(gristmill())
         .args(["--redis", &redis, "postgres", "relay", "--prune-inbox-after-days", "30"])
-        .envs([("GRISTMILL_POSTGRES_URL", &url)])
+        .envs([("GRISTMILL__POSTGRES__URL", &url)])
         .spawn()
         .unwrap();
     let left = "select (select count(*) from gristmill.outbox), (select string_agg(job_id, ',') from gristmill.inbox)";
@@ -42,6 +108,8 @@ fn tables_are_made_rows_become_jobs_and_the_inbox_is_pruned() {
     assert!(queues.contains("\"ready\":2"), "{queues}");
     let said = fixture.run(&format!("postgres prune --older-than-days 1 --database {url}"));
     assert_eq!((said.code, said.out.trim()), (0, "pruned=0"), "{said:?}");
+    let said = fixture.run("postgres migrate");
+    assert!(said.code == 2 && said.err.contains("which database?"), "{said:?}");
     let said = fixture.run("postgres migrate --database mysql://secret@x/y");
     assert_eq!((said.code, said.err.contains("secret")), (2, false), "{said:?}");
     let said = fixture.run("postgres migrate --database postgres://nobody@127.0.0.1:1/none");
