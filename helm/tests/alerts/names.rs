@@ -118,6 +118,40 @@ fn rules_and_dashboard_ask_for_the_metrics_of_the_list_and_for_all_of_them() {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
+/// The table of metrics in docs/TELEMETRY.md, which its own tests compare with what a run tells.
+fn told(page: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let rows = page.lines().filter(|line| line.starts_with("| `gristmill_"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let labels = cells[3].split(", ").map(|label| label.trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        (cells[1].trim_matches('`').to_owned(), (cells[2].to_owned(), labels))
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn the_list_says_of_every_metric_what_the_page_about_telemetry_says() {
+    let path = files::helm().join("../docs/TELEMETRY.md");
+    if !path.exists() {
+        return helm::skipped("docs/TELEMETRY.md", "there is no such page yet");
+    }
+    let page = files::text(&path);
+    let told = told(&page);
+    for (name, metric) in metrics() {
+        let sort = format!("{:?}", metric.kind).to_lowercase();
+        let labels = metric.labels.into_keys().filter(|label| label != "le").collect();
+        assert_eq!(
+            told.get(&name),
+            Some(&(sort, labels)),
+            "{name}: as the page has it, and as the list has it"
+        );
+    }
+    let buckets = wait_buckets().join(", ");
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("waits and hand-overs: {buckets};")), "other buckets than {buckets}");
+}
+
 #[test]
 fn names_say_what_they_count_in() {
     for (name, metric) in metrics() {

@@ -39,7 +39,8 @@ fn promtool_takes_the_rules_and_each_alert_fires_is_silent_and_bears_missing_ser
     let paths = cases().into_iter().map(|(_, path)| path).collect();
     let own = folder().join("own");
     let of_own = values(&files::text(&own.join("values.yaml")));
-    for (name, values, tests) in [("default", &least(), &paths), ("own", &of_own, &vec![own.join("own.yaml")])]
+    for (name, values, tests) in
+        [("default", &least(), &paths), ("own", &of_own, &vec![own.join("own.yaml")])]
     {
         let mut rendered: Vec<Value> = helm::all().iter().map(|helm| groups(helm, &[], values)).collect();
         rendered.dedup();
