@@ -72,8 +72,8 @@ fn run(command: &str, rest: &[OsString]) -> Result<(), Failure> {
         "demo" => launch::run("gristmill-demo", rest),
         "bench" => launch::run("gristmill-bench", rest),
         "test" => suite::run(rest),
-        "chart" => chart::run(rest),
         "image" => image::run(rest),
+        "chart" => chart::run(rest),
         "lint" => no_more(command, rest).and_then(|()| lint::run()),
         "servers" => list_servers(rest),
         "help" | "--help" | "-h" => {

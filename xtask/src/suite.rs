@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::chart::{self, Tools};
+use crate::chart;
 use crate::child::{self, Failure};
 use crate::debian;
 use crate::ground;
-use crate::servers::{self, Found, Wanted};
+use crate::servers::{self, Wanted};
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,13 +29,15 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let found = servers::ensure(Wanted::Every)?;
     let tools = chart::tools();
     let python = debian::python();
+    let interpreter = python.as_deref().map(|path| (debian::PYTHON_VARIABLE, path));
+    let variables = found.variables().chain(tools.variables()).chain(interpreter);
     tell_about_data();
 
     // Tests start the real programs, and `cargo test` alone does not build another package's binaries.
     let mut build = ground::cargo();
     build.current_dir(ground::root()).args(["build", "--workspace", "--bins"]);
     let result = child::pass_through(&mut build)
-        .and_then(|()| child::pass_through(&mut test_command(&request, &found, &tools, python.as_deref())));
+        .and_then(|()| child::pass_through(&mut test_command(&request, variables)));
 
     found.repeat_what_is_missing();
     tools.repeat_what_is_missing();
@@ -73,13 +75,9 @@ fn parse(args: &[OsString]) -> Result<Request, Failure> {
     Ok(request)
 }
 
-fn test_command(request: &Request, found: &Found, tools: &Tools, python: Option<&Path>) -> Command {
+fn test_command<'a>(request: &Request, variables: impl Iterator<Item = (&'static str, &'a Path)>) -> Command {
     let mut command = ground::cargo();
-    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]);
-    command.envs(found.variables()).envs(tools.variables());
-    if let Some(python) = python {
-        command.env(debian::PYTHON_VARIABLE, python);
-    }
+    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]).envs(variables);
     match request.packages.is_empty() {
         true => {
             command.arg("--workspace");
@@ -133,10 +131,10 @@ mod tests {
 
     #[test]
     fn the_whole_workspace_is_tested_unless_a_crate_is_named() {
-        let whole = test_command(&request("").unwrap(), &Found::default(), &Tools::default(), None);
+        let none = std::iter::empty;
+        let whole = test_command(&request("").unwrap(), none());
         assert!(child::spoken(&whole).ends_with("test --no-fail-fast --workspace --"));
-        let one =
-            test_command(&request("-p xtask words").unwrap(), &Found::default(), &Tools::default(), None);
+        let one = test_command(&request("-p xtask words").unwrap(), none());
         assert!(child::spoken(&one).ends_with("test --no-fail-fast --package xtask -- words"));
     }
 }

@@ -88,8 +88,8 @@
 - name: OTEL_EXPORTER_OTLP_HEADERS
   valueFrom:
     secretKeyRef:
-      name: {{ $tracing.headersSecret }}
-      key: {{ $tracing.headersSecretKey }}
+      name: {{ $tracing.headersSecret | quote }}
+      key: {{ $tracing.headersSecretKey | quote }}
 {{- end }}
 - name: OTEL_SERVICE_NAME
   value: {{ default (include "gristmill.fullname" .root) $tracing.serviceName | quote }}

@@ -34,8 +34,8 @@
 
 {{/* What every pod of the release has in common; nothing else may be selected by. */}}
 {{- define "gristmill.releaseSelector" -}}
-app.kubernetes.io/name: {{ include "gristmill.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "gristmill.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{/* Of a role: .root, .component, .pool. Selectors cannot be changed: never add to them. */}}
@@ -67,8 +67,8 @@ gristmill/pool: {{ . }}
 {{- with .labels }}{{- include "gristmill.overlay" (list $labels .) }}{{- end }}
 {{- $annotations := deepCopy .root.Values.commonAnnotations }}
 {{- with .annotations }}{{- include "gristmill.overlay" (list $annotations .) }}{{- end }}
-name: {{ .name }}
-namespace: {{ .root.Release.Namespace }}
+name: {{ .name | quote }}
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- toYaml $labels | nindent 2 }}
 {{- with $annotations }}

@@ -56,7 +56,7 @@ checksum/existing: {{ . | quote }}
 {{- $all := .root.Values }}
 {{- $pod := .values.pod }}
 {{- if .serves }}
-serviceAccountName: {{ include "gristmill.serviceAccount" .root }}
+serviceAccountName: {{ include "gristmill.serviceAccount" .root | quote }}
 {{- end }}
 automountServiceAccountToken: false
 enableServiceLinks: false
@@ -74,7 +74,7 @@ terminationGracePeriodSeconds: {{ .grace }}
 restartPolicy: Never
 {{- end }}
 {{- with $pod.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ quote . }}
 {{- end }}
 {{- with $pod.initContainers }}
 initContainers:

@@ -1,5 +1,6 @@
 //! Every object of every file of values is valid on the oldest and the newest Kubernetes and between, unknown fields refused.
 
+use gristmill_chart_tests::objects::Release;
 use gristmill_chart_tests::schema::{Kinds, RELEASES};
 use gristmill_chart_tests::{files, helm};
 use serde_json::json;
@@ -18,6 +19,36 @@ fn every_object_of_every_file_of_values() {
             }
         }
     });
+}
+
+/// Names that YAML would read as numbers are text all the same.
+#[test]
+fn with_numbers_for_names() {
+    let Some(mut kinds) = Kinds::of("1.34") else { return };
+    for helm in helm::all() {
+        let everything = files::matrix().into_iter().find(|(name, _)| name == "everything.yaml").unwrap().1;
+        let numbers = everything
+            .replace("fullnameOverride: jobs", "fullnameOverride: \"56\"")
+            .replace("serviceAccount: {name: shop-jobs", "serviceAccount: {name: \"34\"")
+            .replace("priorityClassName: background", "priorityClassName: \"1e3\"")
+            .replace("className: nginx", "className: \"0x1\"");
+        assert_eq!(numbers.matches("\"34\"").count(), 1);
+        let numbers = format!("{numbers}nameOverride: \"12\"\n");
+        let text = helm.text(&["--namespace", "78", "--kube-version", helm::KUBERNETES], &numbers);
+        for (kind, object, body) in Release::parse(&text).iter() {
+            let complaints = kinds.complaints(body);
+            assert!(complaints.is_empty(), "{helm}: {kind} {object}:\n{}", complaints.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn and_older_releases_are_refused() {
+    let values = files::matrix().into_iter().find(|(name, _)| name == "minimal.yaml").unwrap().1;
+    for helm in helm::all() {
+        let said = helm.refusal_for("1.27.9", &values);
+        assert!(said.contains(">=1.28.0"), "{helm}: {said}");
+    }
 }
 
 #[test]

@@ -166,3 +166,25 @@ fn files_of_values_can_follow_each_other() {
         }
     });
 }
+
+#[test]
+fn a_pool_can_be_taken_away() {
+    for helm in helm::all() {
+        for way in ["null", "{enabled: false}"] {
+            let values =
+                format!("redis: {{existingSecret: a}}\nworkers: {{default: {way}, mail: {{queues: [b]}}}}\n");
+            assert_eq!(
+                helm.render(&values).of("Deployment"),
+                ["r-gristmill-monitor", "r-gristmill-worker-mail"],
+                "{helm}"
+            );
+        }
+    }
+}
+
+/// The image that is pulled where nobody says otherwise is the one of this program.
+#[test]
+fn the_chart_is_of_the_program_beside_it() {
+    let about: serde_json::Value = serde_saphyr::from_str(&files::read("Chart.yaml")).unwrap();
+    assert_eq!(about["appVersion"], env!("CARGO_PKG_VERSION"));
+}

@@ -2,7 +2,7 @@
 
 use crate::files;
 use crate::objects::Release;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -100,10 +100,19 @@ impl Helm {
     /// Helm refuses them.
     #[must_use]
     pub fn text(&self, options: &[&str], values: &str) -> String {
-        let output = self.run("template", &[&["--namespace", "jobs"], options].concat(), values);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{self}: {}\n{values}", said(&output));
-        text
+        // Many tests look at the same releases, and Helm takes a while for each.
+        static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+        let key = format!("{self} {options:?}\n{values}");
+        let known = KNOWN.lock().ok().and_then(|known| known.get(&key).cloned());
+        known.unwrap_or_else(|| {
+            let output = self.run("template", &[&["--namespace", "jobs"], options].concat(), values);
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{self}: {}\n{values}", said(&output));
+            if let Ok(mut known) = KNOWN.lock() {
+                known.insert(key, text.clone());
+            }
+            text
+        })
     }
 
     /// What Helm says to values that it refuses.
@@ -112,7 +121,16 @@ impl Helm {
     /// It takes them.
     #[must_use]
     pub fn refusal(&self, values: &str) -> String {
-        let output = self.run("template", &["--kube-version", KUBERNETES], values);
+        self.refusal_for(KUBERNETES, values)
+    }
+
+    /// The same for a release of Kubernetes.
+    ///
+    /// # Panics
+    /// It takes them.
+    #[must_use]
+    pub fn refusal_for(&self, kubernetes: &str, values: &str) -> String {
+        let output = self.run("template", &["--kube-version", kubernetes], values);
         assert!(!output.status.success(), "{self} takes what it should refuse:\n{values}");
         said(&output)
     }
