@@ -52,7 +52,7 @@ impl Strategy {
         let start = most.saturating_sub(old.len() + new.len()).min(self.replicas - new.len());
         // The new ones that are about to start are counted, and are not available.
         let (all, new_unavailable) = (old.len() + new.len() + start, new.len() + start - self.available(new));
-        let least = self.replicas - self.unavailable;
+        let least = self.replicas.saturating_sub(self.unavailable);
         let may_go = all.saturating_sub(least + new_unavailable);
         let unhealthy = old.iter().filter(|pod| !self.is_available(pod)).count().min(may_go);
         let spare = (self.available(old) + self.available(new)).saturating_sub(least);

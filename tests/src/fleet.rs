@@ -102,6 +102,21 @@ impl Fleet {
         self.server = new;
     }
 
+    /// How Redis is reached.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The folder of histories, gone with the fleet.
+    pub fn folder(&self) -> &std::path::Path {
+        &self.folder
+    }
+
+    /// Where a process of this name writes its history.
+    pub fn history_file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.jsonl"))
+    }
+
     /// A node with the defaults of tests.
     pub fn node(&mut self) -> NodeProcess {
         self.node_with(&[])
@@ -145,6 +160,11 @@ impl Fleet {
         node.process.kill().unwrap();
     }
 
+    /// A process of this name was ended by SIGKILL at this time.
+    pub fn killed_at(&mut self, incarnation: &str, at_us: u64) {
+        self.killed.push((incarnation.to_owned(), at_us));
+    }
+
     /// The process ends, or ended, by itself from this time on with runs alive that nobody could stop.
     pub fn abandoned(&mut self, node: &NodeProcess, from_us: u64) {
         self.killed.push((node.incarnation.clone(), from_us));
@@ -166,6 +186,11 @@ impl Fleet {
     /// The node's runs between two times may overlap with others': it was cut off from Redis and could not know.
     pub fn cut_off(&mut self, node: &NodeProcess, from_us: u64, to_us: u64) {
         self.paused.push((node.incarnation.clone(), from_us, to_us));
+    }
+
+    /// The same, by its name in the history.
+    pub fn cut_off_named(&mut self, incarnation: &str, from_us: u64, to_us: u64) {
+        self.paused.push((incarnation.to_owned(), from_us, to_us));
     }
 
     /// SIGTERM, and what the node said once it is gone.
@@ -219,6 +244,14 @@ impl Fleet {
         self.record(queue, &jobs);
         let queue = QueueName::new(queue).unwrap();
         self.runtime.block_on(self.broker.enqueue_all(&queue, &jobs)).unwrap()
+    }
+
+    /// Writes a job into its stream past the producer, with an envelope as another release would write it; recorded.
+    pub fn write_as(&self, job: &NewJob, envelope: &[u8]) {
+        self.record(QUEUE, std::slice::from_ref(job));
+        let id = job.id.as_ref().unwrap().as_bytes();
+        let key = job.key.as_bytes();
+        self.write_raw(partition_of(key, PARTITIONS), &[(b"i", id), (b"k", key), (b"d", envelope)]);
     }
 
     fn record(&self, queue: &str, jobs: &[NewJob]) {

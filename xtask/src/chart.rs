@@ -117,6 +117,10 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     if scan {
         tools.take(SCANNER_VARIABLE, SCANNER.to_owned(), fetch_scanner);
     }
+    // The real program reads what the chart gives its pods.
+    let mut build = ground::cargo();
+    build.current_dir(ground::root()).args(["build", "--package", "gristmill-cli", "--bin", "gristmill"]);
+    child::pass_through(&mut build)?;
     let mut command = ground::cargo();
     command.current_dir(ground::root()).args([
         "test",

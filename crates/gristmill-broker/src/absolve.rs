@@ -34,7 +34,7 @@ impl Connection {
         let mut script =
             ABSOLVE.call(&[keys.lease.as_bytes(), keys.stream.as_bytes(), keys.state.as_bytes()]);
         script.arg(run.incarnation.as_str()).arg(run.epoch.0).arg(turn).arg(place.to_string());
-        let words = Words::read(self.one(script).await?, "the answer of absolve")?;
+        let words = Words::read(self.timed("absolve", self.one(script)).await?, "the answer of absolve")?;
         match words.tag() {
             "absolved" => Ok(Absolved::Absolved),
             "nothing" => Ok(Absolved::Nothing),

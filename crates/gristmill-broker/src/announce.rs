@@ -59,7 +59,8 @@ impl Connection {
     ) -> Result<Vec<Member>, CallError> {
         let mut script = ANNOUNCE.call(&[keys::nodes(queue).as_bytes(), keys::kinds(queue).as_bytes()]);
         script.arg(incarnation.as_str()).arg(millis(ttl)).arg(if draining { "1" } else { "0" }).arg(kinds);
-        let mut words = Words::read(self.one(script).await?, "the answer of announce")?;
+        let mut words =
+            Words::read(self.timed("announce", self.one(script)).await?, "the answer of announce")?;
         if words.tag() != "ok" {
             return Err(words.unknown("ok"));
         }

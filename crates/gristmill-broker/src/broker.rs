@@ -9,6 +9,8 @@ use crate::link::{Connection, Link, RedisConfig};
 use gristmill_job::{
     EncodeError, EncodedJob, JobId, JobLimits, NewJob, Place, QueueName, UnixMillis, partition_of,
 };
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::others::EnqueueRepeated;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -21,6 +23,7 @@ pub struct Broker {
     known: Arc<Mutex<HashMap<QueueName, QueueDefinition>>>,
     limits: JobLimits,
     patience: Duration,
+    telemetry: Telemetry,
 }
 
 /// What became of one job that was enqueued.
@@ -73,19 +76,33 @@ impl Broker {
     /// A broker on a connection of its own, kept alive on the current runtime.
     #[must_use]
     pub fn connect(config: RedisConfig) -> Self {
-        Self::over(Link::start(config, "producer"))
+        let telemetry = config.telemetry.clone();
+        Self { telemetry, ..Self::over(Link::start(config, "producer")) }
     }
 
     /// A broker over a link that is there already.
     #[must_use]
     pub fn over(link: Link) -> Self {
-        Self { link, known: Arc::default(), limits: JobLimits::default(), patience: Duration::from_secs(10) }
+        Self {
+            link,
+            known: Arc::default(),
+            limits: JobLimits::default(),
+            patience: Duration::from_secs(10),
+            telemetry: Telemetry::default(),
+        }
     }
 
     /// With another longest time for one call in all, its repeats included (default 10 s).
     #[must_use]
     pub fn with_patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// Tells here what becomes of jobs that are enqueued.
+    #[must_use]
+    pub fn telling(mut self, telemetry: Telemetry) -> Self {
+        self.telemetry = telemetry;
         self
     }
 
@@ -263,7 +280,7 @@ impl Broker {
                 Err(error @ (CallError::Unknown | CallError::Lost(_) | CallError::Unserved(_)))
                     if started.elapsed() < self.patience =>
                 {
-                    tracing::debug!(%error, partition, "an enqueue is repeated under its own id");
+                    self.telemetry.tell(&EnqueueRepeated { partition: u64::from(partition), error: &error });
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 Err(error) => return Err(error.into()),

@@ -72,7 +72,7 @@ impl Connection {
             script.arg(job.id.as_bytes()).arg(job.key.as_bytes()).arg(job.envelope.as_ref());
             script.arg(if job.own_id { "1" } else { "0" });
         }
-        let mut words = Words::read(self.one(script).await?, "the answer of enqueue")?;
+        let mut words = Words::read(self.timed("enqueue", self.one(script)).await?, "the answer of enqueue")?;
         Ok(match words.tag() {
             "ok" => EnqueueAnswer::Accepted(words.rest().map(accepted).collect::<Result<_, _>>()?),
             "repeated" => EnqueueAnswer::Accepted(vec![Accepted::Before; jobs.len()]),

@@ -112,7 +112,8 @@ impl Connection {
             pipeline.cmd("HMGET").arg(&keys.lease).arg(&["incarnation", "epoch", "expires"]);
             pipeline.cmd("TIME");
         }
-        let values = self.many(pipeline, READS * usize::from(queue.partitions)).await?;
+        let reads = READS * usize::from(queue.partitions);
+        let values = self.timed("inspect", self.many(pipeline, reads)).await?;
         let mut values = values.into_iter();
         let mut next = || values.next().unwrap_or(Value::Nil);
         let mut views = Vec::with_capacity(usize::from(queue.partitions));
@@ -156,7 +157,8 @@ impl Connection {
         for partition in 0..queue.partitions {
             pipeline.cmd("HMGET").arg(queue.partition(partition).lease).arg(&["incarnation", "expires"]);
         }
-        let mut values = self.many(pipeline, 1 + usize::from(queue.partitions)).await?.into_iter();
+        let reads = 1 + usize::from(queue.partitions);
+        let mut values = self.timed("owned", self.many(pipeline, reads)).await?.into_iter();
         let now = time(values.next().unwrap_or(Value::Nil))?;
         values
             .map(|lease| {
@@ -247,7 +249,7 @@ impl Connection {
         let mut range = redis::cmd("XRANGE");
         range.arg(&keys.outbox).arg("-").arg("+").arg("COUNT").arg(count);
         let mut emitted = Vec::new();
-        for row in reply::list(self.one(range).await?, "outbox entries")? {
+        for row in reply::list(self.timed("outbox", self.one(range)).await?, "outbox entries")? {
             let mut row = reply::list(row, "an outbox entry")?.into_iter();
             let id = reply::bytes(row.next().unwrap_or(Value::Nil))?;
             let id = Place::parse(&id)

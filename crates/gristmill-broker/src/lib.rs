@@ -11,7 +11,8 @@
 //! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`hung`], [`inspect`], [`doctor`]: what needs no
 //!   lease; so do [`dead`] (reading dead letters, page by page), [`replay`], [`discard`], [`release_key`], [`skip`] (what
 //!   people do), and [`audit`] (what they did). What a job waits for is read by [`locate`] (one job), [`waiting`] (lines and
-//!   holds, in slices) and [`survey`] (a stream, in slices).
+//!   holds, in slices) and [`survey`] (a stream, in slices); how
+//!   partitions stand in numbers by [`look`].
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -43,6 +44,7 @@ pub mod lease;
 pub mod link;
 pub mod load;
 pub mod locate;
+pub mod look;
 pub mod model;
 pub mod recover;
 pub mod release_key;

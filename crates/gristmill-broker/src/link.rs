@@ -10,12 +10,14 @@
 
 use crate::error::CallError;
 use crate::script;
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::others::{RedisConnected, RedisLost, RedisUnreachable};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, IntoConnectionInfo, Pipeline, Value};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 /// How Redis is reached.
@@ -29,6 +31,8 @@ pub struct RedisConfig {
     pub connect_timeout: Duration,
     /// Longest wait for an answer.
     pub response_timeout: Duration,
+    /// Where is told what becomes of connections and calls.
+    pub telemetry: Telemetry,
 }
 
 impl RedisConfig {
@@ -40,6 +44,7 @@ impl RedisConfig {
             ca_pem: None,
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(1),
+            telemetry: Telemetry::default(),
         }
     }
 
@@ -100,6 +105,7 @@ pub struct Connection {
     generation: u64,
     health: Arc<Health>,
     response_timeout: Duration,
+    telemetry: Telemetry,
 }
 
 #[derive(Default)]
@@ -147,7 +153,8 @@ impl Connection {
             .map_err(|_| CallError::NotConnected(format!("{} did not answer", config.redacted_url())))?
             .map_err(|e| CallError::NotConnected(format!("{}: {e}", config.redacted_url())))?;
         let response_timeout = config.response_timeout;
-        let connection = Self { inner, generation, health: Arc::default(), response_timeout };
+        let telemetry = config.telemetry.clone();
+        let connection = Self { inner, generation, health: Arc::default(), response_timeout, telemetry };
         let mut load = Pipeline::with_capacity(script::ALL.len());
         for script in script::ALL {
             load.add_command(script.load());
@@ -172,6 +179,20 @@ impl Connection {
             Value::ServerError(error) => self.judge(Err(redis::RedisError::from(error))),
             value => Ok(value),
         }
+    }
+
+    /// Measures a call until its answer; without one there is nothing to measure.
+    pub(crate) async fn timed<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, CallError>>,
+    ) -> Result<T, CallError> {
+        let sent = Instant::now();
+        let answered = call.await;
+        if answered.is_ok() {
+            self.telemetry.called(operation, sent.elapsed());
+        }
+        answered
     }
 
     /// Keeps the count of silences and reports a connection that is of no more use.
@@ -212,7 +233,7 @@ impl Connection {
     ) -> Result<crate::call::Answer, CallError> {
         let pipeline = call.write(guard);
         let answers = pipeline.len();
-        let values = self.many(pipeline, answers).await?;
+        let values = self.timed(call.name(), self.many(pipeline, answers)).await?;
         let answer = call.read(values);
         if let Err(error) = &answer {
             self.report(error);
@@ -288,14 +309,15 @@ async fn keep_connected(
     replaced: Arc<AtomicU64>,
 ) {
     let mut generation = 0;
-    let mut failures = 0;
+    let mut failures = 0_u32;
     loop {
         tokio::select! {
             opened = Connection::open(&config, generation + 1) => match opened {
                 Ok(connection) => {
                     generation += 1;
                     failures = 0;
-                    tracing::info!(role, generation, redis = %config.redacted_url(), "connected to Redis");
+                    let redis = &config.redacted_url();
+                    config.telemetry.connected(&RedisConnected { role, generation, redis });
                     let health = connection.health.clone();
                     let _ = publish.send(Some(connection));
                     tokio::select! {
@@ -304,11 +326,15 @@ async fn keep_connected(
                     }
                     let _ = publish.send(None);
                     replaced.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(role, generation, "the connection to Redis is given up and made again");
+                    config.telemetry.lost(&RedisLost { role, generation });
                 }
                 Err(error) => {
                     failures += 1;
-                    tracing::warn!(role, failures, %error, "cannot connect to Redis, will try again");
+                    config.telemetry.unreachable(&RedisUnreachable {
+                        role,
+                        failures: u64::from(failures),
+                        error: &error,
+                    });
                 }
             },
             _ = gone.changed() => return,

@@ -33,7 +33,7 @@ impl Connection {
         pipeline.cmd("HMGET").arg(&keys.state).arg(&names);
         pipeline.cmd("HMGET").arg(&keys.returned_bodies).arg(&names);
         pipeline.cmd("TIME");
-        let mut answers = self.many(pipeline, places.len() + 3).await?;
+        let mut answers = self.timed("load", self.many(pipeline, places.len() + 3)).await?;
         let time = reply::list(answers.pop().unwrap_or(Value::Nil), "the time")?;
         let now_ms = match &time[..] {
             [seconds, micros] => {

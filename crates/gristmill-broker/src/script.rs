@@ -42,6 +42,7 @@ scripts! {
     ENQUEUE = "lua/enqueue.lua",
     FORWARD = "lua/forward.lua",
     HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
+    LOOK = "lua/look.lua" with "lua/state.lua",
     RECOVER = "lua/recover.lua" with "lua/state.lua",
     RELEASE = "lua/release.lua",
     RELEASE_KEY = "lua/release_key.lua" with "lua/state.lua",

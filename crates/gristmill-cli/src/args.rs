@@ -75,6 +75,10 @@ pub(crate) enum Command {
     Node(NodeArguments),
     /// Take jobs by HTTP until SIGTERM or Ctrl-C, then drain
     Ingest(IngestArguments),
+    /// Look at every queue again and again, and tell how it stands: metrics, and a number for autoscalers (health.listen)
+    Monitor,
+    /// Ask the process that runs with these settings whether it is ready (health.listen); 0 if it is, 1 if not
+    Healthcheck,
     /// Enqueue newline-delimited JSON, plain or gzip
     Enqueue(EnqueueArguments),
     /// How every queue stands
@@ -117,7 +121,7 @@ impl Command {
     /// Whether it runs until it is told to stop, and logs what it does.
     pub(crate) fn serves(&self) -> bool {
         match self {
-            Self::Node(_) | Self::Ingest(_) | Self::Dev(_) => true,
+            Self::Node(_) | Self::Ingest(_) | Self::Monitor | Self::Dev(_) => true,
             #[cfg(feature = "postgres")]
             Self::Postgres(command) => matches!(command, PostgresCommand::Relay { .. }),
             _ => false,

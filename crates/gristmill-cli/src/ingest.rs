@@ -3,10 +3,13 @@
 use crate::exit::{End, Failure};
 use crate::node::Signals;
 use crate::settings::Settings;
-use crate::{explain, output};
+use crate::{explain, health, output};
 use gristmill_broker::{Broker, Connection};
 use gristmill_ingest::{Explain, ExplainError, Explaining, Ingest, StartError};
 use gristmill_job::QueueName;
+use gristmill_telemetry::events::others::IngestReady;
+use gristmill_telemetry::metrics::Role;
+use gristmill_telemetry::{Stage, Telemetry};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -18,19 +21,26 @@ const SCAN: u64 = 10_000;
 
 /// The command.
 pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
-    let (config, redis) = (settings.ingest()?, settings.redis()?);
+    let telemetry = Telemetry::new(Role::Ingest);
+    let (mut config, mut redis) = (settings.ingest()?, settings.redis()?);
+    (config.telemetry, redis.telemetry) = (telemetry.clone(), telemetry.clone());
+    health::start(settings, &telemetry)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("gristmill-ingest").build()?;
+    health::beat(runtime.handle(), telemetry.pulse("runtime"));
     let left = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let broker = Broker::connect(redis).with_patience(PATIENCE);
+        let broker_for_health = broker.clone();
         let teller = Arc::new(Teller { broker: broker.clone() });
         let server = Ingest::bind(config, broker, teller).await.map_err(refused)?;
-        tracing::info!(listen = %server.address(), "ready");
+        telemetry.tell(&IngestReady { listen: &server.address() });
+        tokio::spawn(health::reached(broker_for_health, telemetry.clone()));
         let (leave, asked) = mpsc::channel(1);
         tokio::spawn(async move {
             loop {
                 signals.next().await;
+                telemetry.reach(Stage::Leaving);
                 if leave.send(()).await.is_err() {
                     return;
                 }

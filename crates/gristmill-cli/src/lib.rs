@@ -4,9 +4,10 @@
 //!
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
-//! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP.
+//! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP. `monitor`: looks at queues.
 //! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
+//! * `health`: what every role that stays answers about itself.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
@@ -22,11 +23,13 @@ mod doctor;
 mod enqueue;
 pub mod exit;
 mod explain;
+mod health;
 mod history;
 mod ingest;
 mod keys;
 mod kinds;
 pub mod logging;
+mod monitor;
 pub mod node;
 mod output;
 #[cfg(feature = "postgres")]
@@ -76,6 +79,8 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Node(_) => node::command(&settings, registry),
         Command::Dev(dev) => dev::command(layers, &settings, dev, registry),
         Command::Ingest(_) => ingest::command(&settings),
+        Command::Monitor => monitor::command(&settings),
+        Command::Healthcheck => health::check::command(&settings),
         Command::Enqueue(enqueue) => block_on(enqueue::command(&settings, enqueue)),
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
         Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),

@@ -16,10 +16,12 @@ mod beside;
 pub(crate) use beside::Beside;
 
 use crate::exit::{End, Failure};
+use crate::health;
 use crate::output;
 use crate::settings::Settings;
 use gristmill_handler::Registry;
 use gristmill_node::{DrainReport, Node, NodeConfig, NodeError, SPARE_THREADS};
+use gristmill_telemetry::events::node::NodeReady;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -58,7 +60,9 @@ pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Fa
     let registry = beside.add_to(registry, settings)?;
     // Before the other settings: whoever has no handlers should not be told to name queues first.
     check(&registry)?;
-    serve(settings.node()?, registry, &beside)
+    let config = settings.node()?;
+    health::start(settings, &config.telemetry)?;
+    serve(config, registry, &beside)
 }
 
 /// Runs until a signal and prints the one line that says how the drain went.
@@ -94,7 +98,8 @@ pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
 }
 
 /// The same, with what the settings add.
-fn run_with(config: NodeConfig, registry: Registry, beside: &Beside) -> Result<Left, Failure> {
+fn run_with(mut config: NodeConfig, registry: Registry, beside: &Beside) -> Result<Left, Failure> {
+    config.redis.telemetry = config.telemetry.clone();
     check(&registry)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from) + SPARE_THREADS;
     let handlers = Builder::new_multi_thread()
@@ -102,6 +107,7 @@ fn run_with(config: NodeConfig, registry: Registry, beside: &Beside) -> Result<L
         .enable_all()
         .thread_name("gristmill-node")
         .build()?;
+    health::beat(handlers.handle(), config.telemetry.pulse("runtime"));
     let control = Builder::new_current_thread().enable_all().build()?;
     let left = control.block_on(until_left(&handlers, config, registry, beside));
     handlers.shutdown_background();
@@ -122,6 +128,7 @@ async fn until_left(
     beside: &Beside,
 ) -> Result<Left, Failure> {
     let mut signals = Signals::listen()?;
+    let telemetry = config.telemetry.clone();
     let allowed = config.drain_window + config.drain_grace;
     let kinds = registry.kinds().collect::<Vec<_>>().join(", ");
     // Not after the node's own start: what is committed may be enqueued before this node has its partitions.
@@ -133,7 +140,7 @@ async fn until_left(
             .map_err(refused)?,
         () = signals.next() => return Ok(Left::NeverStarted),
     };
-    tracing::info!(node = %node.incarnation(), kinds, "ready");
+    telemetry.tell(&NodeReady { node: node.incarnation(), kinds: &kinds });
     let failure = tokio::select! {
         failure = node.failure() => Some(failure),
         () = signals.next() => None,

@@ -1,6 +1,7 @@
 //! `postgres`: the tables of effects in Postgres, the relay of the outbox, the pruning of the inbox.
 
 use crate::exit::{End, Failure};
+use crate::health;
 use crate::node::Signals;
 use crate::output;
 use crate::settings::Settings;
@@ -8,7 +9,10 @@ use crate::settings::postgres::RelaySettings;
 use clap::{Args, Subcommand};
 use gristmill_broker::{Broker, RedisConfig};
 use gristmill_postgres::{Relay, migrate, prune};
+use gristmill_telemetry::metrics::Role;
+use gristmill_telemetry::{Stage, Telemetry};
 use std::time::Duration;
+use tokio::runtime::Handle;
 
 #[derive(Subcommand)]
 pub(crate) enum PostgresCommand {
@@ -72,10 +76,21 @@ pub(crate) async fn command(settings: &Settings, command: &PostgresCommand) -> R
         }
         PostgresCommand::Relay { .. } => {
             let wanted = RelaySettings { database, prune_after: settings.prune_inbox_after()? };
-            let relay = relay(settings.redis()?, &wanted)?;
+            let telemetry = Telemetry::new(Role::Relay);
+            let redis = RedisConfig { telemetry: telemetry.clone(), ..settings.redis()? };
+            health::start(settings, &telemetry)?;
+            health::beat(&Handle::current(), telemetry.pulse("runtime"));
+            let broker = Broker::connect(redis);
+            tokio::spawn(health::reached(broker.clone(), telemetry.clone()));
+            let relay = over(broker, &wanted)?;
+            count(&relay, &telemetry);
             let mut signals = Signals::listen()?;
             output::complain("gristmill: the relay runs");
-            relay.run(signals.next()).await;
+            let asked = async {
+                signals.next().await;
+                telemetry.reach(Stage::Leaving);
+            };
+            relay.run(asked).await;
             output::print(&said(&relay))?;
         }
     }
@@ -84,11 +99,25 @@ pub(crate) async fn command(settings: &Settings, command: &PostgresCommand) -> R
 
 /// A relay from this database to the Redis of `redis`. Call it on a runtime.
 pub(crate) fn relay(redis: RedisConfig, wanted: &RelaySettings) -> Result<Relay, Failure> {
-    let relay = Relay::new(&wanted.database, Broker::connect(redis));
+    over(Broker::connect(redis), wanted)
+}
+
+fn over(broker: Broker, wanted: &RelaySettings) -> Result<Relay, Failure> {
+    let relay = Relay::new(&wanted.database, broker);
     match wanted.prune_after {
         Some(age) => relay.prune_inbox_after(age).map_err(failed),
         None => Ok(relay),
     }
+}
+
+/// What it has done is told whenever somebody asks for metrics.
+pub(crate) fn count(relay: &Relay, telemetry: &Telemetry) {
+    let relay = relay.clone();
+    telemetry.ask(move |metrics| {
+        let counts = relay.counts();
+        metrics.outbox_relayed_total.one().set(counts.relayed);
+        metrics.outbox_refused_total.one().set(counts.refused);
+    });
 }
 
 /// What it has done, in a line.

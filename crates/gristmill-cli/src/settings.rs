@@ -7,6 +7,7 @@
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * `ingest`: the server that takes jobs by HTTP;
+//! * `health`: what a process tells of itself to those who ask;
 //! * `postgres`: the database of handlers, relay and probes;
 //! * `whole`: all of it judged at once, and what it amounts to;
 //! * this file: the typed settings, and the [`NodeConfig`] and [`RedisConfig`] they become.
@@ -15,6 +16,7 @@
 //! the list of what is known.
 
 mod check;
+pub(crate) mod health;
 mod ingest;
 mod kinds;
 mod layers;
@@ -62,6 +64,8 @@ pub struct Settings {
     #[serde(default, rename = "kinds")]
     _kinds: IgnoredAny,
     ingest: ingest::IngestSection,
+    health: health::HealthSection,
+    monitor: health::MonitorSection,
     postgres: postgres::PostgresSection,
     log: LogSection,
     /// What is said for one queue alone, by its whole key.

@@ -147,7 +147,7 @@ impl Registry {
     }
 
     /// The kinds it serves, sorted.
-    pub fn kinds(&self) -> impl Iterator<Item = &str> {
+    pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
         self.0.served.keys().copied()
     }
 

@@ -135,8 +135,8 @@ async fn post(
     let jobs = jobs::read(form, &bytes, &shared.config)?;
     drop(bytes);
     let answers = shared.broker.enqueue_each(&queue, jobs).await;
-    let answers = answers.map_err(|error| Refusal::of_enqueue(&error))?;
-    Ok(jobs::told(&queue, &answers))
+    let answers = answers.map_err(|error| Refusal::of_enqueue(&error, &shared.config.telemetry))?;
+    Ok(jobs::told(&queue, &answers, &shared.config.telemetry))
 }
 
 async fn explain(shared: &Shared, job: String, query: Option<&str>) -> Result<Answer, Refusal> {
@@ -155,7 +155,7 @@ async fn explain(shared: &Shared, job: String, query: Option<&str>) -> Result<An
         Err(ExplainError::NoQueue(queue)) => Err(Refusal::unknown_queue(queue.as_str())),
         Err(ExplainError::Question(why)) => Err(Refusal::bad_request(why)),
         Err(ExplainError::NotFound(why)) => Err(Refusal::unknown_job(why)),
-        Err(ExplainError::Call(error)) => Err(Refusal::of_call(&error)),
+        Err(ExplainError::Call(error)) => Err(Refusal::of_call(&error, &shared.config.telemetry)),
     }
 }
 

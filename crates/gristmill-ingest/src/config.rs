@@ -1,6 +1,8 @@
 //! What an ingest server is told.
 
 use gristmill_job::JobLimits;
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::metrics::Role;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +24,8 @@ pub struct IngestConfig {
     pub drain_window: Duration,
     /// What one job may be.
     pub job_limits: JobLimits,
+    /// Where is told what happens.
+    pub telemetry: Telemetry,
 }
 
 impl IngestConfig {
@@ -36,6 +40,7 @@ impl IngestConfig {
             body_timeout: Duration::from_secs(30),
             drain_window: Duration::from_secs(25),
             job_limits: JobLimits::default(),
+            telemetry: Telemetry::new(Role::Ingest),
         }
     }
 }

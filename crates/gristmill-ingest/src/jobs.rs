@@ -5,6 +5,7 @@ use crate::described;
 use crate::response::{Answer, Refusal, json};
 use gristmill_broker::{EnqueueError, Enqueued};
 use gristmill_job::{EncodedJob, QueueName, UnixMillis};
+use gristmill_telemetry::Telemetry;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
@@ -180,7 +181,14 @@ impl<'de> Visitor<'de> for Items {
 }
 
 /// One answer for each job, in their order; the status is that of the first that failed.
-pub(crate) fn told(queue: &QueueName, answers: &[Result<Enqueued, EnqueueError>]) -> Answer {
+pub(crate) fn told(
+    queue: &QueueName,
+    answers: &[Result<Enqueued, EnqueueError>],
+    telemetry: &Telemetry,
+) -> Answer {
+    for answer in answers {
+        telemetry.metrics().ingest_jobs_total.with(&[queue.as_str(), status(answer)]).add(1);
+    }
     let jobs: Vec<Value> = answers.iter().map(one).collect();
     let enqueued = answers.iter().flatten().filter(|answer| answer.duplicate_of.is_none()).count();
     let duplicates = answers.iter().flatten().count() - enqueued;
@@ -194,24 +202,33 @@ pub(crate) fn told(queue: &QueueName, answers: &[Result<Enqueued, EnqueueError>]
             });
             json(StatusCode::OK, body.to_string())
         }
-        Some(error) => Refusal::of_enqueue(error).with("jobs", Value::Array(jobs)).into_answer(),
+        Some(error) => Refusal::of_enqueue(error, telemetry).with("jobs", Value::Array(jobs)).into_answer(),
     }
 }
 
 fn one(answer: &Result<Enqueued, EnqueueError>) -> Value {
     match answer {
         Ok(Enqueued { id, place, duplicate_of: None }) => {
-            json!({ "status": "enqueued", "id": id.to_string(), "place": place.map(|place| place.to_string()) })
+            json!({ "status": status(answer), "id": id.to_string(), "place": place.map(|place| place.to_string()) })
         }
         Ok(Enqueued { id, duplicate_of: Some(standing), .. }) => {
             let (word, name) = match standing.split_once(' ') {
                 Some((word, name)) => (word, Some(name)),
                 None => (standing.as_str(), None),
             };
-            json!({ "status": "duplicate", "id": id.to_string(), "first": { "standing": word, "name": name } })
+            json!({ "status": status(answer), "id": id.to_string(), "first": { "standing": word, "name": name } })
         }
-        Err(EnqueueError::Call(_)) => json!({ "status": "unknown" }),
-        Err(_) => json!({ "status": "refused" }),
+        Err(_) => json!({ "status": status(answer) }),
+    }
+}
+
+/// What became of a job, in a word.
+fn status(answer: &Result<Enqueued, EnqueueError>) -> &'static str {
+    match answer {
+        Ok(Enqueued { duplicate_of: None, .. }) => "enqueued",
+        Ok(_) => "duplicate",
+        Err(EnqueueError::Call(_)) => "unknown",
+        Err(_) => "refused",
     }
 }
 

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use gristmill_broker::{CallError, EnqueueError};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::others::{RequestFailed, RequestUnanswered};
 use http_body_util::Full;
 use hyper::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
@@ -127,13 +129,13 @@ impl Refusal {
     }
 
     /// Redis did not do what it was asked to.
-    pub(crate) fn of_call(error: &CallError) -> Self {
+    pub(crate) fn of_call(error: &CallError, telemetry: &Telemetry) -> Self {
         match error {
             CallError::OutOfMemory(_) => {
                 Self::away("out_of_memory", "Redis is out of memory; try again when the backlog is less")
             }
             CallError::Unexpected(_) | CallError::NoGroup(_) => {
-                tracing::error!(%error, "a request failed");
+                telemetry.tell(&RequestFailed { error });
                 Self::new(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "unexpected",
@@ -141,14 +143,14 @@ impl Refusal {
                 )
             }
             _ => {
-                tracing::warn!(%error, "a request had no answer from Redis");
+                telemetry.tell(&RequestUnanswered { error });
                 Self::away("redis_away", "Redis does not answer; try again")
             }
         }
     }
 
     /// Jobs were not enqueued, or may not have been.
-    pub(crate) fn of_enqueue(error: &EnqueueError) -> Self {
+    pub(crate) fn of_enqueue(error: &EnqueueError, telemetry: &Telemetry) -> Self {
         match error {
             EnqueueError::NoQueue(queue) => Self::unknown_queue(queue.as_str()),
             EnqueueError::Full { .. } => {
@@ -159,7 +161,7 @@ impl Refusal {
                 Self::away("queue_changed", "the queue was made again with other partitions; try again")
             }
             EnqueueError::Encode { error, .. } => Self::bad_request(error.to_string()),
-            EnqueueError::Call(error) => Self::of_call(error),
+            EnqueueError::Call(error) => Self::of_call(error, telemetry),
         }
     }
 

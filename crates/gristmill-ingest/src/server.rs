@@ -10,6 +10,7 @@ use crate::config::IngestConfig;
 use crate::explain::Explain;
 use crate::tokens::Tokens;
 use gristmill_broker::Broker;
+use gristmill_telemetry::events::others::{ConnectionBroke, NotAccepted};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -115,7 +116,7 @@ impl Ingest {
         let following = Arc::clone(&shared);
         let follow = tokio::spawn(async move {
             match &following.tokens {
-                Some(tokens) => tokens.follow().await,
+                Some(tokens) => tokens.follow(&following.config.telemetry).await,
                 None => std::future::pending().await,
             }
         });
@@ -137,7 +138,7 @@ impl Ingest {
                             });
                         }
                         Err(error) => {
-                            tracing::warn!(%error, "a connection could not be accepted");
+                            shared.config.telemetry.tell(&NotAccepted { error: &error });
                             tokio::time::sleep(ACCEPT_AGAIN).await;
                         }
                     }
@@ -169,12 +170,15 @@ async fn connection(
     mut stopping: watch::Receiver<bool>,
 ) {
     let _ = stream.set_nodelay(true);
+    let telemetry = shared.config.telemetry.clone();
     let last_within = shared.config.body_timeout + LAST_WITHIN;
     let service = service_fn(move |request| {
         let (shared, answered) = (Arc::clone(&shared), Arc::clone(&answered));
         async move {
             let answer = answer(&shared, request).await;
             answered.fetch_add(1, Ordering::Relaxed);
+            let requests = &shared.config.telemetry.metrics().ingest_requests_total;
+            requests.with(&[answer.status().as_str()]).add(1);
             Ok::<_, Infallible>(answer)
         }
     });
@@ -201,7 +205,7 @@ async fn connection(
     };
     match ended {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a connection ended badly"),
-        Err(_) => tracing::debug!("a connection was ended, since its other side reads nothing"),
+        Ok(Err(error)) => telemetry.tell(&ConnectionBroke { error: &error }),
+        Err(_) => telemetry.tell(&ConnectionBroke { error: &"its other side reads nothing" }),
     }
 }

@@ -1,6 +1,8 @@
 //! Who may ask: tokens of a file, kept as tags under a key that is made at the start, and compared in constant time. The
 //! file is read again when it changes; what cannot be read changes nothing.
 
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::others::{TokensRead, TokensUnread};
 use ring::hmac::{self, Key, Tag};
 use ring::rand::SystemRandom;
 use std::path::PathBuf;
@@ -44,16 +46,18 @@ impl Tokens {
     }
 
     /// Follows the file, for as long as it is polled.
-    pub(crate) async fn follow(&self) {
+    pub(crate) async fn follow(&self, telemetry: &Telemetry) {
         let mut last_complaint = None;
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             match self.look() {
-                Ok(Some(count)) => tracing::info!(count, "the tokens were read again"),
+                Ok(Some(count)) => {
+                    telemetry.tell(&TokensRead { file: &self.file.display(), count: count as u64 });
+                }
                 Ok(None) => {}
                 Err(why) if last_complaint.as_ref() == Some(&why) => continue,
                 Err(why) => {
-                    tracing::warn!(%why, "the tokens stay as they were");
+                    telemetry.tell(&TokensUnread { why: &why });
                     last_complaint = Some(why);
                     continue;
                 }

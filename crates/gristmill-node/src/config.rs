@@ -3,6 +3,7 @@
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
 use gristmill_job::{QueueName, RetryBudget, RetryPolicy};
+use gristmill_telemetry::Telemetry;
 use std::time::Duration;
 
 /// What becomes of a key after one of its jobs became a dead letter.
@@ -133,6 +134,8 @@ pub struct NodeConfig {
     pub blocked_after: Duration,
     /// How often an owner counts what Redis holds of a partition, and repairs what waits for nothing.
     pub census_every: Duration,
+    /// Where is told what happens.
+    pub telemetry: Telemetry,
 }
 
 /// A setting that cannot be.
@@ -168,6 +171,7 @@ impl NodeConfig {
             seen_window: Duration::from_secs(24 * 3600),
             blocked_after: Duration::from_secs(30),
             census_every: Duration::from_secs(30),
+            telemetry: Telemetry::default(),
         }
     }
 

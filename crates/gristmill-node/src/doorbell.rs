@@ -5,6 +5,8 @@ use crate::partition::shared::Shared;
 use crate::worker::run_queue::lock;
 use gristmill_broker::{CallError, Connection, Link};
 use gristmill_job::Place;
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::node::DoorbellLost;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,9 +31,14 @@ pub(crate) struct Doorbell {
     known: AtomicU64,
     /// The server's number of the connection that waits, 0 while none does.
     waiting: AtomicU64,
+    telemetry: Telemetry,
 }
 
 impl Doorbell {
+    pub(crate) fn new(telemetry: Telemetry) -> Self {
+        Self { telemetry, ..Self::default() }
+    }
+
     /// Rings for entries behind `from`; `None`: does not ring any more.
     pub(crate) fn listen(&self, shared: &Arc<Shared>, from: Option<Place>) {
         let mut listeners = lock(&self.listeners);
@@ -79,7 +86,7 @@ impl Doorbell {
                 continue;
             };
             if let Err(error) = self.wait_on(&connection, client, wait).await {
-                tracing::debug!(%error, "the doorbell lost its connection");
+                self.telemetry.tell(&DoorbellLost { error: &error });
                 connection.report(&CallError::Lost(error.to_string()));
                 let mut current = own.watch();
                 let generation = connection.generation();

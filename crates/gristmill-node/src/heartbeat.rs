@@ -13,6 +13,7 @@ use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
 use gristmill_job::QueueName;
+use gristmill_telemetry::Telemetry;
 use ractor::ActorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,6 +50,7 @@ pub(crate) struct Heartbeat {
     stop: Notify,
     manager: Mutex<Option<ActorRef<ToManager>>>,
     counters: Arc<Counters>,
+    telemetry: Telemetry,
     watch: OnceLock<Arc<Watch>>,
     /// The hung runs that Redis may know of.
     named: Mutex<Vec<(QueueName, HungRun)>>,
@@ -57,7 +59,7 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    pub(crate) fn new(rhythm: Rhythm, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(rhythm: Rhythm, counters: Arc<Counters>, telemetry: Telemetry) -> Self {
         Self {
             rhythm,
             leases: Mutex::default(),
@@ -66,6 +68,7 @@ impl Heartbeat {
             stop: Notify::new(),
             manager: Mutex::default(),
             counters,
+            telemetry,
             watch: OnceLock::new(),
             named: Mutex::default(),
             halted: AtomicBool::new(false),
@@ -117,6 +120,11 @@ impl Heartbeat {
         self.soon.notify_one();
     }
 
+    /// Whether this node leaves.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
     /// Leaves the registry and ends the thread.
     pub(crate) fn stop(&self) {
         self.stop.notify_one();
@@ -142,9 +150,12 @@ impl Heartbeat {
         redis.response_timeout = redis.response_timeout.min(self.rhythm.ttl / 4);
         let link = Link::start(redis, "heartbeat");
         let mut due = tokio::time::Instant::now();
+        let (metrics, mut worst) = (self.telemetry.metrics(), Duration::ZERO);
         loop {
             let late = due.elapsed();
             self.counters.heartbeat_late(u64::try_from(late.as_millis()).unwrap_or(u64::MAX));
+            worst = worst.max(late);
+            metrics.heartbeat_late_seconds.one().set(worst.as_secs_f64());
             let halted = self.halted.load(Ordering::SeqCst);
             if let Some(connection) = link.current().filter(|_| !halted) {
                 // A beat that takes longer than its interval is given up; the next one tells.
@@ -190,6 +201,13 @@ impl Heartbeat {
         }
         let sent = Instant::now();
         let Ok(answers) = connection.renew(&renewals, self.rhythm.ttl).await else { return false };
+        let metrics = self.telemetry.metrics();
+        let renewed = answers.iter().filter(|answer| matches!(answer, Renewed::Ok { .. })).count() as u64;
+        metrics.lease_renewals_total.one().add(renewed);
+        let refused = answers.len() as u64 - renewed;
+        if refused > 0 {
+            metrics.fencing_rejections_total.with(&["renew"]).add(refused);
+        }
         for ((answer, shared), renew) in answers.into_iter().zip(shared).zip(renewals) {
             match answer {
                 Renewed::Ok { wanted_by, changes, now } => {

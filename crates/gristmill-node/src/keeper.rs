@@ -11,6 +11,8 @@ use gristmill_broker::dead::{DeadFound, DeadRange, DeadWalk, SLICE};
 use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::{CallError, Connection, Incarnation, Link, QueueDefinition};
 use gristmill_job::{JobId, UnixMillis};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::job::{LettersExpired, LettersNotExpired, LettersNotNoted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +33,7 @@ pub(crate) struct Keeper {
     pub(crate) incarnation: Incarnation,
     pub(crate) seen_window: Duration,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) telemetry: Telemetry,
     pub(crate) queues: Vec<Kept>,
 }
 
@@ -63,11 +66,11 @@ impl Keeper {
         let whole = self.pages(connection, kept, &mut walk, &mut act).await;
         let (queue, count) = (kept.queue.name.as_str(), act.entry.count);
         if let Err(error) = &whole {
-            tracing::warn!(queue, count, %error, "dead letters beyond their age are not all discarded; the next look goes on");
+            self.telemetry.tell(&LettersNotExpired { queue, count, error });
         } else if count > 0 {
-            tracing::info!(queue, count, max_age_ms, "dead letters beyond their age were discarded");
+            self.telemetry.tell(&LettersExpired { queue, count, max_age_ms });
         }
-        act.end(connection, whole.is_ok()).await;
+        act.end(connection, whole.is_ok(), &self.telemetry).await;
     }
 
     async fn pages(
@@ -141,13 +144,13 @@ impl Act {
         Ok(())
     }
 
-    async fn end(mut self, connection: &Connection, whole: bool) {
+    async fn end(mut self, connection: &Connection, whole: bool, telemetry: &Telemetry) {
         self.entry.step = if whole { AuditStep::Done } else { AuditStep::Failed };
         if self.begun
             && let Err(error) = connection.note(&self.entry).await
         {
             let count = self.entry.count;
-            tracing::warn!(count, %error, "discarded dead letters cannot be noted in the audit log");
+            telemetry.tell(&LettersNotNoted { count, error: &error });
         }
     }
 }

@@ -28,6 +28,7 @@ impl Scene {
             shared.redis_clock(UnixMillis(NOW_MS), Instant::now());
         }
         let keeper = Keeper {
+            telemetry: Default::default(),
             link: Link::start(redis, "commands"),
             incarnation: Incarnation::of("n", 1),
             seen_window: Duration::from_secs(60),

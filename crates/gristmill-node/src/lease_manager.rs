@@ -14,6 +14,8 @@ use gristmill_broker::announce::Member;
 use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::{Connection, QueueDefinition};
 use gristmill_job::QueueName;
+use gristmill_telemetry::Stage;
+use gristmill_telemetry::events::job::RunsAbandoned;
 use plan::{Ask, Plan};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::collections::HashMap;
@@ -102,6 +104,9 @@ impl Actor for LeaseManager {
                     queue.plan.members(members);
                 }
                 state.look(&myself, now);
+                if state.queues.values().all(|queue| queue.plan.is_known()) {
+                    state.around.telemetry.reach(Stage::Ready);
+                }
             }
             Message::Looked(queue, partition, look) => {
                 if let Some(queue) = state.queues.get_mut(&queue) {
@@ -132,7 +137,8 @@ impl Actor for LeaseManager {
             }
             Message::Abandoned(queue, partition, runs) => {
                 if runs > 0 {
-                    tracing::error!(%queue, partition, runs, "runs that cannot be stopped are abandoned; their jobs run again elsewhere");
+                    let (partition, runs) = (u64::from(partition), runs as u64);
+                    state.around.telemetry.tell(&RunsAbandoned { queue: &queue, partition, runs });
                 }
             }
         }

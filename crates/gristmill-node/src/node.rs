@@ -21,6 +21,10 @@ use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link};
 use gristmill_handler::{Registry, RegistryError};
+use gristmill_telemetry::events::node::{
+    DrainStops, DrainWindowOver, NodeDrained, NodeDraining, NodeStarted,
+};
+use gristmill_telemetry::{Stage, Telemetry};
 use ractor::{Actor, ActorRef};
 use std::fmt;
 use std::sync::Arc;
@@ -107,13 +111,15 @@ impl Node {
     ///
     /// # Errors
     /// [`NodeError`] where settings, handlers or queues cannot be.
-    pub async fn start(config: NodeConfig, registry: Registry) -> Result<Self, NodeError> {
+    pub async fn start(mut config: NodeConfig, registry: Registry) -> Result<Self, NodeError> {
         config.check()?;
+        let telemetry = config.telemetry.clone();
+        config.redis.telemetry = telemetry.clone();
         registry.check()?;
         panics::hear();
         let incarnation = Incarnation::of(&config.name, rand::random());
         let link = Link::start(config.redis.clone(), "commands");
-        let definitions = queues::prepare(&link, &config.queues).await?;
+        let definitions = queues::prepare(&link, &config.queues, &telemetry).await?;
 
         let counters = Arc::new(Counters::default());
         let workers = std::thread::available_parallelism().map_or(2, usize::from);
@@ -127,8 +133,8 @@ impl Node {
             renewal: config.lease_renewal,
             margin: config.lease_margin,
         };
-        let heartbeat = Arc::new(Heartbeat::new(rhythm, counters.clone()));
-        let doorbell = Arc::new(Doorbell::default());
+        let heartbeat = Arc::new(Heartbeat::new(rhythm, counters.clone(), telemetry.clone()));
+        let doorbell = Arc::new(Doorbell::new(telemetry.clone()));
         let mut bell_config = config.redis.clone();
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
@@ -142,18 +148,20 @@ impl Node {
             config.blocked_after,
             counters.clone(),
             failing.clone(),
+            telemetry.clone(),
         ));
         heartbeat.keep_watch(watch.clone());
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
             lines: (0..LINES).map(|_| Link::start(config.redis.clone(), "tenures")).collect(),
-            broker: Broker::over(link.clone()),
+            broker: Broker::over(link.clone()).telling(telemetry.clone()),
             heartbeat: heartbeat.clone(),
             doorbell: doorbell.clone(),
             runs: runs.clone(),
-            alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT)),
+            alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT, telemetry.clone())),
             counters: counters.clone(),
+            telemetry: telemetry.clone(),
             lease_ttl: config.lease_ttl,
             seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
@@ -161,7 +169,12 @@ impl Node {
         let arguments = supervisor::Arguments {
             queues: queues.clone(),
             around,
-            executor: Arc::new(Executor::new(registry, runs.clone(), config.max_envelope_bytes)),
+            executor: Arc::new(Executor::new(
+                registry,
+                runs.clone(),
+                config.max_envelope_bytes,
+                telemetry.clone(),
+            )),
             watch: watch.clone(),
             failed: failing,
         };
@@ -172,7 +185,12 @@ impl Node {
         let keeper = queues::keeper(&config, &queues, &link, &incarnation, &counters);
         let keeper = tokio::spawn(keeper.run());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
-        tracing::info!(node = %incarnation, queues = config.queues.len(), slots = config.slots, "node started");
+        told_of_slots(&telemetry, &runs, config.slots);
+        telemetry.tell(&NodeStarted {
+            node: &incarnation,
+            queues: config.queues.len() as u64,
+            slots: config.slots as u64,
+        });
         Ok(Self {
             config,
             incarnation,
@@ -218,7 +236,9 @@ impl Node {
     pub async fn drain(mut self, hurry: impl Future<Output = ()>) -> DrainReport {
         let started = Instant::now();
         let before = self.counters.snapshot();
-        tracing::info!(node = %self.incarnation, window = ?self.config.drain_window, "draining");
+        let (telemetry, node) = (self.config.telemetry.clone(), self.incarnation.clone());
+        telemetry.reach(Stage::Leaving);
+        telemetry.tell(&NodeDraining { node: &node, window_ms: self.config.drain_window });
         let (left, leaving) = oneshot::channel();
         let _ = self.supervisor.cast(Message::Drain(left));
         let leaving = leaving.shared();
@@ -238,7 +258,7 @@ impl Node {
             () = &mut hurry => false,
         };
         if !gone && Instant::now() >= started + self.config.drain_window {
-            tracing::warn!("the drain window is over: running jobs are asked to stop");
+            telemetry.tell(&DrainWindowOver { node: &node });
             self.each_partition(|shared| shared.soft_cancel(hard_stop));
             gone = tokio::select! {
                 () = &mut ended => true,
@@ -247,7 +267,7 @@ impl Node {
             };
         }
         if !gone {
-            tracing::warn!("running jobs are stopped");
+            telemetry.tell(&DrainStops { node: &node });
             let until = Instant::now() + (grace / 4).min(Duration::from_secs(1));
             // Again and again: a run that began before its partition heard of the drain is stopped too.
             while !gone && Instant::now() < until {
@@ -272,7 +292,13 @@ impl Node {
             took: started.elapsed(),
             counts,
         };
-        tracing::info!(node = %self.incarnation, "{report}");
+        telemetry.tell(&NodeDrained {
+            node: &node,
+            finished: report.finished,
+            handed_back: report.handed_back,
+            abandoned: report.abandoned as u64,
+            took_ms: report.took,
+        });
         report
     }
 
@@ -298,6 +324,18 @@ impl Node {
             let _ = tokio::time::timeout(wait, left).await;
         }
     }
+}
+
+/// Slots are counted where they are, whenever somebody asks.
+fn told_of_slots(telemetry: &Telemetry, runs: &Arc<RunQueue>, slots: usize) {
+    let runs = runs.clone();
+    telemetry.ask(move |metrics| {
+        let free = runs.free_slots().min(slots);
+        let shown = [("free", free), ("busy", slots - free), ("hung", runs.hung().len())];
+        for (state, count) in shown {
+            metrics.worker_slots.with(&[state]).set(count as f64);
+        }
+    });
 }
 
 /// How often the hard stop is repeated.

@@ -16,6 +16,7 @@ pub(crate) mod policy;
 pub(crate) mod shared;
 pub(crate) mod surroundings;
 pub(crate) mod tenure;
+pub(crate) mod told;
 mod verdict;
 mod way;
 
@@ -23,6 +24,8 @@ use crate::lease_manager::{Look, Message as ToManager};
 use gristmill_broker::lease::acquire::{Acquired, Before};
 use gristmill_broker::{Answer, CallError, Connection, Epoch, Fence, QueueDefinition};
 use gristmill_job::{Place, UnixMillis};
+use gristmill_telemetry::events::node::{AcquireFailed, QueueDiffers};
+use gristmill_telemetry::tally::Tally;
 use line::Line;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
@@ -30,6 +33,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use surroundings::Surroundings;
 use tenure::{Action, Bounds, Ended, Event, Now, Ran, Run, Tenure, Why};
+use told::Told;
 
 #[derive(Debug)]
 pub(crate) enum Message {
@@ -65,6 +69,7 @@ pub(crate) struct Arguments {
     pub(crate) shared: Arc<Shared>,
     pub(crate) queue: QueueDefinition,
     pub(crate) bounds: Bounds,
+    pub(crate) told: Arc<Told>,
     pub(crate) around: Arc<Surroundings>,
 }
 
@@ -100,6 +105,10 @@ pub(crate) struct State {
     orphans: Vec<Orphan>,
     /// Runs of an actor that failed before this one are still alive: nothing is served until they ended.
     inherits_runs: bool,
+    told: Arc<Told>,
+    tally: Tally,
+    /// Since when it is given up.
+    yields_since: Option<Instant>,
 }
 
 impl Actor for Partition {
@@ -110,7 +119,7 @@ impl Actor for Partition {
     async fn pre_start(
         &self,
         myself: ActorRef<Message>,
-        Arguments { shared, queue, bounds, around }: Arguments,
+        Arguments { shared, queue, bounds, told, around }: Arguments,
     ) -> Result<State, ActorProcessingErr> {
         // An actor that failed before this one may have held a lease: nobody renews it any more, and the manager asks again.
         shared.open_gate(None);
@@ -126,6 +135,8 @@ impl Actor for Partition {
         around.tell_manager(ToManager::Looked(queue.name.clone(), shared.partition, idle));
         let node: Arc<str> = around.incarnation.as_str().into();
         let machine = Tenure::new(bounds, node, shared.partition);
+        told.stands(&shared.stands, machine.standing());
+        let tally = told.tally();
         Ok(State {
             myself,
             shared,
@@ -143,6 +154,9 @@ impl Actor for Partition {
             held_since: Instant::now(),
             orphans: Vec::new(),
             inherits_runs,
+            told,
+            tally,
+            yields_since: None,
         })
     }
 
@@ -215,6 +229,7 @@ impl State {
         };
         let mut actions = std::mem::take(&mut self.actions);
         self.machine.decide(event, now, &mut actions);
+        self.told.stands(&self.shared.stands, self.machine.standing());
         self.perform(&mut actions);
         self.actions = actions;
     }
@@ -242,6 +257,7 @@ impl State {
                 }
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),
                 Action::Withdraw => {
+                    self.yields_since = Some(Instant::now());
                     self.shared.leave();
                     self.withdraw(|run| !run.acknowledged);
                 }
@@ -259,12 +275,14 @@ impl State {
                 Action::Idle { end, released } => {
                     if let Some(end) = end {
                         self.around.counters.tenure_ended(end);
+                        self.left(end);
                     }
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
                 Action::Done(jobs) => self.around.counters.done(jobs),
-                Action::HandedBack(jobs) => self.around.counters.handed_back(jobs),
+                Action::Ran(runs) => self.ran(runs),
+                Action::HandedBack(jobs) => self.handed_back(jobs),
                 Action::Outcome { entry, settled, reason } => self.outcome(&entry, &settled, reason),
             }
         }
@@ -278,6 +296,7 @@ impl State {
         match answer.outcome {
             Ok((Acquired::Granted(epoch), connection, sent)) => {
                 let fence = Fence { incarnation: self.around.incarnation.clone(), epoch };
+                self.taken_over(epoch);
                 self.before.owner = fence.incarnation.as_str().to_owned();
                 self.before.epoch = epoch.to_string();
                 self.granted = Some((fence, connection, sent));
@@ -292,13 +311,20 @@ impl State {
                 self.decide(Event::Acquired(Err(())));
             }
             Ok((Acquired::Differs { partitions }, ..)) => {
-                tracing::error!(queue = %self.queue.name, partitions, configured = self.queue.partitions,
-                    "the queue was made with another number of partitions; this node cannot serve it");
+                self.around.telemetry.tell(&QueueDiffers {
+                    queue: &self.queue.name,
+                    partitions: &partitions,
+                    configured: u64::from(self.queue.partitions),
+                });
                 self.decide(Event::Acquired(Err(())));
             }
             Ok((Acquired::Changed(_) | Acquired::NoQueue, ..)) => self.decide(Event::Acquired(Err(()))),
             Err(error) => {
-                tracing::warn!(queue = %self.queue.name, partition = self.shared.partition, %error, "acquire failed");
+                self.around.telemetry.tell(&AcquireFailed {
+                    queue: &self.queue.name,
+                    partition: u64::from(self.shared.partition),
+                    error: &error,
+                });
                 self.decide(Event::Acquired(Err(())));
             }
         }
@@ -318,6 +344,7 @@ impl State {
                 fence,
                 self.shared.clone(),
                 window,
+                self.around.telemetry.clone(),
             ));
             self.report(Look::Mine);
         }
@@ -337,7 +364,7 @@ impl State {
         let (back, rest): (Vec<Run>, Vec<Run>) =
             self.around.runs.withdraw(&self.shared).into_iter().partition(back);
         for Run { epoch, lane, entry, turn, .. } in back {
-            self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted });
+            self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted, attempt: None });
         }
         self.around.runs.push(&self.shared, rest);
     }

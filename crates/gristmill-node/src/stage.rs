@@ -40,6 +40,7 @@ pub(crate) fn run(entry: Entry) -> Run {
         reconcile: false,
         first: None,
         slot: None,
+        due: None,
     }
 }
 

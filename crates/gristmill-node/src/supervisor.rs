@@ -7,11 +7,13 @@ use crate::lease_manager::{self, LeaseManager, Message as ToManager};
 use crate::partition::shared::Shared;
 use crate::partition::surroundings::Surroundings;
 use crate::partition::tenure::Bounds;
+use crate::partition::told::Told;
 use crate::partition::{self, Message as ToPartition, Partition};
 use crate::worker::Worker;
 use crate::worker::execution::Executor;
 use crate::worker::watch::Watch;
 use gristmill_broker::QueueDefinition;
+use gristmill_telemetry::events::node::ActorRestarted;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -43,6 +45,7 @@ pub(crate) struct Supervisor;
 pub(crate) struct Served {
     pub(crate) definition: QueueDefinition,
     pub(crate) bounds: Bounds,
+    pub(crate) told: Arc<Told>,
     pub(crate) partitions: Vec<Arc<Shared>>,
 }
 
@@ -145,7 +148,8 @@ impl Actor for Supervisor {
         if state.stopping {
             return Ok(());
         }
-        tracing::error!(actor = %child.name(), why, "an actor failed and is started again");
+        let event = ActorRestarted { actor: &child.name(), why: &why };
+        state.arguments.around.telemetry.tell(&event);
         state.arguments.around.counters.restarted();
         if state.too_many_restarts(Instant::now()) {
             let _ = state.arguments.failed.send(format!("{} failed too often, last: {why}", child.name()));
@@ -197,6 +201,7 @@ impl State {
                     shared: queue.partitions[usize::from(*partition)].clone(),
                     queue: queue.definition.clone(),
                     bounds: queue.bounds.clone(),
+                    told: queue.told.clone(),
                     around: around.clone(),
                 };
                 Actor::spawn_linked(None, Partition, arguments, supervisor).await?.0.get_cell()

@@ -8,13 +8,8 @@ use std::collections::BTreeSet;
 use toml::Table;
 
 /// Settings of parts that are built beside the chart; to be removed here when config/default.toml has them.
-const SOON: &[&str] = &[
-    "health.listen",
-    "telemetry.traces",
-    "telemetry.traces_keep",
-    "telemetry.slow_ms",
-    "telemetry.metrics_otlp",
-];
+const SOON: &[&str] =
+    &["telemetry.traces", "telemetry.traces_keep", "telemetry.slow_ms", "telemetry.metrics_otlp"];
 
 /// Whether config/default.toml knows the setting that a variable stands for.
 pub(crate) fn is_known(variable: &str) -> bool {

@@ -20,15 +20,19 @@ enum May {
 
 const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-job", May::Only(&[])),
-    ("gristmill-broker", May::Only(&["gristmill-job"])),
+    ("gristmill-telemetry", May::Only(&["gristmill-job"])),
+    ("gristmill-broker", May::Only(&["gristmill-job", "gristmill-telemetry"])),
     // A handler runs without a broker: users test theirs with none.
     ("gristmill-handler", May::Only(&["gristmill-job"])),
-    ("gristmill-node", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
+    (
+        "gristmill-node",
+        May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler", "gristmill-telemetry"]),
+    ),
     ("gristmill-postgres", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     // Handlers like any other, whoever runs them.
     ("gristmill-remote", May::Only(&["gristmill-job", "gristmill-handler"])),
     // A producer like any other, whose jobs come by HTTP.
-    ("gristmill-ingest", May::Only(&["gristmill-job", "gristmill-broker"])),
+    ("gristmill-ingest", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-telemetry"])),
     (
         "gristmill-cli",
         May::Only(&[
@@ -39,6 +43,7 @@ const DIRECTIONS: &[(&str, May)] = &[
             "gristmill-postgres",
             "gristmill-remote",
             "gristmill-ingest",
+            "gristmill-telemetry",
         ]),
     ),
     (

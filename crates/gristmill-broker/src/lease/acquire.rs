@@ -125,7 +125,7 @@ impl Connection {
     /// # Errors
     /// [`CallError`]; after an unknown answer the lease may be mine in an epoch I do not know, which only costs a rebuild.
     pub async fn acquire(&self, acquire: &Acquire<'_>) -> Result<Acquired, CallError> {
-        read(self.one(acquire.write()).await?)
+        read(self.timed("acquire", self.one(acquire.write())).await?)
     }
 }
 

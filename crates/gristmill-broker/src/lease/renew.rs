@@ -51,7 +51,7 @@ impl Connection {
             script.arg(millis(ttl)).arg(lease.answered);
             pipeline.add_command(script);
         }
-        self.many(pipeline, leases.len()).await?.into_iter().map(read).collect()
+        self.timed("renew", self.many(pipeline, leases.len())).await?.into_iter().map(read).collect()
     }
 }
 

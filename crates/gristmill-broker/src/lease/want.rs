@@ -36,7 +36,7 @@ impl Connection {
     ) -> Result<Wanted, CallError> {
         let mut script = WANT.call(&[keys.lease.as_bytes(), keys.stream.as_bytes()]);
         script.arg(incarnation.as_str()).arg(millis(stands_for));
-        read(self.one(script).await?)
+        read(self.timed("want", self.one(script)).await?)
     }
 }
 

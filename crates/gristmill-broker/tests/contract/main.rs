@@ -26,6 +26,7 @@ mod damage;
 mod dead;
 mod fixture;
 mod late;
+mod look;
 mod memory;
 mod people;
 mod people_model;

@@ -5,6 +5,8 @@ use crate::settings::Settings;
 use gristmill_broker::RedisConfig;
 use gristmill_handler::Registry;
 use gristmill_remote::Remote;
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::others::RelayEnds;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
@@ -47,6 +49,7 @@ impl Beside {
 
     /// Starts what runs by itself, on the handlers' runtime.
     pub(crate) fn start(&self, runtime: &Runtime, redis: &RedisConfig) -> Result<Running, Failure> {
+        let telemetry = redis.telemetry.clone();
         #[cfg(feature = "postgres")]
         if let Some(wanted) = &self.relay {
             let within = runtime.enter();
@@ -56,11 +59,13 @@ impl Beside {
                 let relay = relay.clone();
                 async move { relay.run(std::future::pending()).await }
             });
+            postgres::count(&relay, &telemetry);
             let said = move || postgres::said(&relay);
-            return Ok(Running { remote: self.remote.clone(), relay: Some((done, Box::new(said))) });
+            let relay = Some((done, Box::new(said) as Said));
+            return Ok(Running { remote: self.remote.clone(), relay, telemetry });
         }
-        let _ = (runtime, redis);
-        Ok(Running { remote: self.remote.clone(), relay: None })
+        let _ = runtime;
+        Ok(Running { remote: self.remote.clone(), relay: None, telemetry })
     }
 }
 
@@ -71,6 +76,7 @@ type Said = Box<dyn Fn() -> String + Send>;
 pub(crate) struct Running {
     remote: Remote,
     relay: Option<(JoinHandle<()>, Said)>,
+    telemetry: Telemetry,
 }
 
 impl Running {
@@ -80,7 +86,7 @@ impl Running {
             done.abort();
             // Its words count only when it does no more.
             let _ = done.await;
-            tracing::info!(counts = said(), "the outbox relay ends");
+            self.telemetry.tell(&RelayEnds { counts: &said() });
         }
         self.remote.close().await;
     }

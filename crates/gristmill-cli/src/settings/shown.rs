@@ -40,6 +40,8 @@ impl Settings {
             remote,
             ingest,
             postgres,
+            health,
+            monitor,
             log,
             ..
         } = self;
@@ -84,6 +86,8 @@ impl Settings {
             .chain(remote.entries())
             .chain(ingest.entries())
             .chain(postgres.entries())
+            .chain(health.entries())
+            .chain(monitor.entries())
             .map(|(key, value)| (key.to_owned(), value))
             .chain(self.queue_entries())
             .chain(self.kind_entries())

@@ -32,6 +32,8 @@ impl Settings {
             self.remote().map(drop),
             self.ingest().map(drop),
             self.check_postgres(),
+            self.health().map(drop),
+            self.monitor_every().map(drop),
         ];
         let faults: Vec<_> =
             parts.into_iter().filter_map(Result::err).flat_map(|error| error.faults).collect();

@@ -9,19 +9,23 @@
 //! * [`looking`]: `queues`, `dead list`, `doctor`, `config show`;
 //! * [`postgres`]: tables, relay, pruning, and what `doctor` says of them;
 //! * [`producers`]: a producer in another language;
+//! * [`health`], [`monitor`]: what processes answer about themselves and about queues; [`asked`] is how they are asked;
 //! * [`node`]: start, signals, exit codes;
 //! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
+mod asked;
 mod dead;
 mod dev;
 mod enqueue;
 mod explain;
 mod fixture;
+mod health;
 mod keys;
 mod looking;
+mod monitor;
 mod node;
 mod others;
 #[cfg(feature = "postgres")]

@@ -99,6 +99,11 @@ impl Plan {
         }
     }
 
+    /// Whether the others have been seen once.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
+    }
+
     /// Who serves the queue now.
     pub(crate) fn members(&mut self, members: Vec<Member>) {
         let staying: Vec<&Member> = members.iter().filter(|member| !member.draining).collect();

@@ -8,15 +8,22 @@ use crate::partition::lanes::Memory;
 use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
+use crate::partition::told::Told;
 use crate::supervisor::Served;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Incarnation, Link, QueueDefinition};
 use gristmill_handler::Registry;
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::node::QueuesNotPrepared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Waits for Redis, refuses one that would evict, and makes the queues.
-pub(super) async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<QueueDefinition>, NodeError> {
+pub(super) async fn prepare(
+    link: &Link,
+    queues: &[QueueConfig],
+    telemetry: &Telemetry,
+) -> Result<Vec<QueueDefinition>, NodeError> {
     let definitions: Vec<QueueDefinition> =
         queues.iter().map(|queue| QueueDefinition::new(queue.name.clone(), queue.partitions)).collect();
     'connected: loop {
@@ -26,7 +33,7 @@ pub(super) async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<Q
             // A server that does not tell is asked again by `gristmill doctor`.
             Ok(_) => {}
             Err(error) => {
-                again(&error.to_string()).await;
+                again(&error.to_string(), telemetry).await;
                 continue;
             }
         }
@@ -35,7 +42,7 @@ pub(super) async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<Q
                 Ok(()) => {}
                 Err(error @ CreateError::Differs { .. }) => return Err(NodeError::Queue(error)),
                 Err(error) => {
-                    again(&error.to_string()).await;
+                    again(&error.to_string(), telemetry).await;
                     continue 'connected;
                 }
             }
@@ -44,8 +51,8 @@ pub(super) async fn prepare(link: &Link, queues: &[QueueConfig]) -> Result<Vec<Q
     }
 }
 
-async fn again(why: &str) {
-    tracing::warn!(why, "the queues cannot be prepared yet, will try again");
+async fn again(why: &str, telemetry: &Telemetry) {
+    telemetry.tell(&QueuesNotPrepared { why });
     tokio::time::sleep(Duration::from_millis(500)).await;
 }
 
@@ -72,6 +79,7 @@ pub(super) fn keeper(
         incarnation: incarnation.clone(),
         seen_window: config.seen_window,
         counters: counters.clone(),
+        telemetry: config.telemetry.clone(),
         queues: config.queues.iter().zip(served).filter_map(kept).collect(),
     }
 }
@@ -93,6 +101,7 @@ pub(super) fn serve(
         partitions: (0..definition.partitions)
             .map(|p| Arc::new(Shared::new(definition.name.clone(), p, definition.partition(p))))
             .collect(),
+        told: Told::new(&config.telemetry, &definition.name, registry.kinds()),
         definition,
         bounds: Bounds {
             window_jobs: config.window_jobs,

@@ -3,6 +3,7 @@
 use crate::partition::lanes::LaneId;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Call, Entry};
+use gristmill_telemetry::tally::Attempt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub(crate) struct OnAnswer {
     pub(crate) entry: Arc<Entry>,
     /// The slot of a run that begins once this is answered: its start is marked, or its job acknowledged.
     pub(crate) slot: Option<Arc<Slot>>,
+    /// The run whose verdict it is.
+    pub(crate) attempt: Option<Attempt>,
 }
 
 /// The lanes a settle or start is for, in the order of its jobs.
@@ -57,6 +60,11 @@ impl Calls {
     /// Whether every call without an answer was sent after this one.
     pub(crate) fn all_behind(&self, number: u64) -> bool {
         self.under_way.iter().all(|sent| sent.number > number)
+    }
+
+    /// The runs whose verdicts have no answer.
+    pub(crate) fn take_attempts(&mut self) -> impl Iterator<Item = Attempt> {
+        self.under_way.iter_mut().flat_map(|sent| &mut sent.lanes).filter_map(|on| on.attempt.take())
     }
 
     /// Calls without an answer, in order.

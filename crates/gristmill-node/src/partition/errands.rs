@@ -7,6 +7,7 @@ use crate::partition::lanes::LaneId;
 use gristmill_broker::lease::acquire::{Acquire, Acquired};
 use gristmill_broker::{CallError, Epoch, Fence};
 use gristmill_job::Place;
+use gristmill_telemetry::events::job::{EmittedUnsent, JobAbsolved, JobNotAbsolved, ParkedUnread};
 use std::time::{Duration, Instant};
 
 /// Between two tries to read parked jobs.
@@ -65,11 +66,12 @@ impl State {
                     let connection = around.line_of(partition).connected().await;
                     match connection.absolve(&keys, &run, turn, place).await {
                         Ok(absolved) => {
-                            tracing::info!(%place, ?absolved, "a run that was alone lost its lease, not its process");
+                            let absolved = &format!("{absolved:?}").to_lowercase();
+                            around.telemetry.tell(&JobAbsolved { place: &place, absolved });
                             return;
                         }
                         Err(error) => {
-                            tracing::warn!(%place, %error, "a false charge cannot be taken back now, will try again");
+                            around.telemetry.tell(&JobNotAbsolved { place: &place, error: &error });
                             tokio::time::sleep(ABSOLVE_AGAIN).await;
                         }
                     }
@@ -83,6 +85,7 @@ impl State {
         let Some(line) = &self.line else { return };
         let (connection, keys) = (line.connection().clone(), self.shared.keys.clone());
         let (epoch, myself) = (self.machine.epoch(), self.myself.clone());
+        let telemetry = self.around.telemetry.clone();
         tokio::spawn(async move {
             let loaded = loop {
                 match connection.load(&keys, &places).await {
@@ -90,7 +93,7 @@ impl State {
                     // A broken connection ends the tenure, which drops the lanes and whatever was to be read.
                     Err(error) if error.breaks_connection() => return,
                     Err(error) => {
-                        tracing::warn!(%error, "parked jobs cannot be read now, will try again");
+                        telemetry.tell(&ParkedUnread { error: &error });
                         tokio::time::sleep(LOAD_AGAIN).await;
                     }
                 }
@@ -105,12 +108,13 @@ impl State {
         let (connection, keys, broker) =
             (line.connection().clone(), self.shared.keys.clone(), self.around.broker.clone());
         let (epoch, myself) = (self.machine.epoch(), self.myself.clone());
+        let telemetry = self.around.telemetry.clone();
         tokio::spawn(async move {
-            let forwarded = line::forward(&connection, &keys, &broker).await;
+            let forwarded = line::forward(&connection, &keys, &broker, &telemetry).await;
             let (ids, more) = match forwarded {
                 Ok(forwarded) => forwarded,
                 Err(error) => {
-                    tracing::warn!(%error, "emitted jobs wait: they cannot be enqueued now");
+                    telemetry.tell(&EmittedUnsent { error: &error });
                     tokio::time::sleep(FORWARD_AGAIN).await;
                     (Vec::new(), true)
                 }

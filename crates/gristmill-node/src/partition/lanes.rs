@@ -116,6 +116,11 @@ impl LaneJob {
         }
     }
 
+    /// Since when it is due, or when it will be; `None` where it never waited in this process.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
     pub(crate) fn turn(&self) -> u32 {
         self.entry.state.turn()
     }

@@ -10,6 +10,8 @@ use gristmill_broker::{
     Answer, Broker, Call, CallError, Connection, EnqueueError, Fence, Link, PartitionKeys,
 };
 use gristmill_job::{EncodedJob, Place, QueueName};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::job::{EmittedUnreadable, EmittedWaits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,9 +35,11 @@ impl Line {
         fence: Fence,
         shared: Arc<Shared>,
         seen_window_ms: u64,
+        telemetry: Telemetry,
     ) -> Self {
         let (calls, waiting) = mpsc::unbounded_channel();
-        tokio::spawn(serve(connection.clone(), link, fence, shared, seen_window_ms, waiting));
+        let task = serve(connection.clone(), link, fence, shared, seen_window_ms, waiting, telemetry);
+        tokio::spawn(task);
         Self { calls, connection }
     }
 
@@ -56,6 +60,7 @@ async fn serve(
     shared: Arc<Shared>,
     seen_window_ms: u64,
     mut waiting: mpsc::UnboundedReceiver<(u64, Arc<Call>)>,
+    telemetry: Telemetry,
 ) {
     let epoch = fence.epoch;
     let fence = Arc::new(fence);
@@ -67,7 +72,7 @@ async fn serve(
             biased;
             call = waiting.recv(), if under_way.len() < UNDER_WAY => {
                 let Some((number, call)) = call else { return };
-                let mut sent = Box::pin(one(connection.clone(), shared.keys.clone(), fence.clone(), number, seen_window_ms, call));
+                let mut sent = Box::pin(one(connection.clone(), shared.keys.clone(), fence.clone(), number, seen_window_ms, call, telemetry.clone()));
                 // The first poll sends it, so that calls leave in order whatever is polled next: it must not end early
                 // because this task has done enough for one turn.
                 match futures_util::poll!(tokio::task::unconstrained(&mut sent)) {
@@ -101,9 +106,14 @@ async fn one(
     number: u64,
     seen_window_ms: u64,
     call: Arc<Call>,
+    telemetry: Telemetry,
 ) -> (u64, Result<Answer, CallError>) {
     let guard = Guard { keys: &keys, fence: &fence, number, seen_window_ms };
-    (number, connection.call(&call, guard).await)
+    let answered = connection.call(&call, guard).await;
+    if let Ok(Answer::Refused(_)) = &answered {
+        telemetry.metrics().fencing_rejections_total.with(&[call.name()]).add(1);
+    }
+    (number, answered)
 }
 
 /// Enqueues the oldest outbox entries in their queues by id. Returns which may be removed, and whether there are more.
@@ -112,6 +122,7 @@ pub(crate) async fn forward(
     connection: &Connection,
     keys: &PartitionKeys,
     broker: &Broker,
+    telemetry: &Telemetry,
 ) -> Result<(Vec<Place>, bool), CallError> {
     let emitted = connection.outbox(keys, FORWARD_JOBS).await?;
     let full = emitted.len() >= FORWARD_JOBS;
@@ -126,7 +137,7 @@ pub(crate) async fn forward(
             }
             Err(error) => {
                 stuck = true;
-                tracing::error!(%id, error, "an outbox entry cannot be read; it stays");
+                telemetry.tell(&EmittedUnreadable { id: &id, error: &error });
             }
         }
     }
@@ -139,7 +150,7 @@ pub(crate) async fn forward(
             }
             Err(error) => {
                 stuck = true;
-                tracing::warn!(%queue, %error, "emitted jobs wait for their queue");
+                telemetry.tell(&EmittedWaits { queue: &queue, error: &error });
             }
         }
     }

@@ -1,51 +1,72 @@
-//! What a partition's actor counts and logs of what its state machine decided.
+//! What a partition's actor counts and tells of what its state machine decided.
 
 use super::State;
 use super::tenure::End;
-use gristmill_broker::{Entry, Settled};
-use gristmill_job::DeadReason;
+use gristmill_broker::{Entry, Epoch, Settled};
+use gristmill_job::{DeadReason, Envelope};
+use gristmill_telemetry::events::job::{
+    JobDead, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain, JobsRepaired, JobsUnstarted,
+};
+use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
+use gristmill_telemetry::tally::{Attempt, Outcome};
+use std::fmt;
 use std::time::Duration;
 
 /// A tenure that lasted so long did not end of a large answer.
 const LONG_TENURE: Duration = Duration::from_secs(60);
 
 impl State {
+    /// What became of runs.
+    pub(super) fn ran(&mut self, runs: Vec<(Attempt, Outcome)>) {
+        for (attempt, outcome) in &runs {
+            self.tally.count(attempt, *outcome);
+        }
+        self.tally.flush(self.around.telemetry.metrics());
+    }
+
     pub(super) fn outcome(&self, entry: &Entry, settled: &Settled, reason: Option<DeadReason>) {
         self.around.counters.settled(settled);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        let (job, place) = (&entry.id, &entry.place);
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (job, place, trace_id) = (&entry.id, &entry.place, &TraceOf(entry));
+        let attempt = u64::from(entry.state.attempts()) + 1;
+        let telemetry = &self.around.telemetry;
         match (settled, reason) {
-            (Settled::Dead, reason) => {
-                let reason = reason.map_or("unknown", DeadReason::as_str);
-                tracing::warn!(queue, partition, %job, %place, reason, "a job is now a dead letter");
+            // Gone: the first call wrote it, and its answer was lost.
+            (Settled::Dead | Settled::Gone, Some(reason)) => {
+                let reason = reason.as_str();
+                telemetry.tell(&JobDead { queue, partition, job, place, attempt, trace_id, reason });
             }
             (Settled::Rejected(why), _) => {
-                tracing::warn!(queue, partition, %job, %place, why, "Redis refused to write what a job asked for");
+                telemetry.tell(&JobRejected { queue, partition, job, place, attempt, trace_id, why });
             }
-            _ => tracing::debug!(queue, partition, %job, %place, ?settled, "settled"),
+            _ => {
+                let settled = word(settled);
+                telemetry.tell(&JobSettled { queue, partition, job, place, attempt, trace_id, settled });
+            }
         }
     }
 
     pub(super) fn repaired(&self, things: u64) {
         self.around.counters.repaired(things);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::error!(
-            queue,
-            partition,
-            things,
-            "found jobs or keys that waited for nothing, and repaired them"
-        );
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        self.around.telemetry.tell(&JobsRepaired { queue, partition, things });
     }
 
     pub(super) fn unstarted(&self, jobs: usize) {
         self.around.counters.unstarted(jobs);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::error!(
-            queue,
-            partition,
-            jobs,
-            "jobs that may run at most once were acknowledged, and are lost unrun"
-        );
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        self.around.telemetry.tell(&JobsUnstarted { queue, partition, jobs: jobs as u64 });
+    }
+
+    pub(super) fn handed_back(&self, jobs: usize) {
+        self.around.counters.handed_back(jobs);
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (telemetry, jobs) = (&self.around.telemetry, jobs as u64);
+        if self.around.heartbeat.is_draining() {
+            telemetry.tell(&JobsHandedBackInDrain { queue, partition, jobs });
+        } else {
+            telemetry.tell(&JobsHandedBack { queue, partition, jobs });
+        }
     }
 
     pub(super) fn ended(&mut self, end: End) {
@@ -55,7 +76,52 @@ impl State {
             _ => 0,
         };
         self.around.counters.tenure_ended(end);
-        let (queue, partition) = (self.queue.name.as_str(), self.shared.partition);
-        tracing::warn!(queue, partition, epoch = %self.machine.epoch(), cause = end.as_str(), "a tenure ended; lanes are rebuilt");
+        self.yields_since = None;
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (epoch, cause) = (&self.machine.epoch(), end.as_str());
+        self.around.telemetry.tell(&LeaseLost { queue, partition, epoch, cause });
+    }
+
+    /// The partition is given up.
+    pub(super) fn left(&mut self, end: End) {
+        let since = self.yields_since.take();
+        if end == End::Handover {
+            let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+            let (epoch, took_ms) = (&self.machine.epoch(), since.map(|at| at.elapsed()).unwrap_or_default());
+            self.around.telemetry.tell(&PartitionHandedOver { queue, partition, epoch, took_ms });
+        }
+    }
+
+    /// The lease is granted; whoever held it before may have let it run out.
+    pub(super) fn taken_over(&self, epoch: Epoch) {
+        let owner = self.before.owner.as_str();
+        if !owner.is_empty() && owner != self.around.incarnation.as_str() {
+            let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+            self.around.telemetry.tell(&PartitionRecovered { queue, partition, epoch: &epoch, owner });
+        }
+    }
+}
+
+fn word(settled: &Settled) -> &'static str {
+    match settled {
+        Settled::Done => "done",
+        Settled::Stale => "stale",
+        Settled::Duplicate => "duplicate",
+        Settled::Discarded => "discarded",
+        Settled::Dead => "dead",
+        Settled::Retried => "put_back",
+        Settled::AtTurn(_) => "at_turn",
+        Settled::Gone => "gone",
+        Settled::Rejected(_) => "rejected",
+    }
+}
+
+/// The trace that a job's producer named; looked for only where it is shown.
+struct TraceOf<'a>(&'a Entry);
+
+impl fmt::Display for TraceOf<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let envelope = Envelope::decode(&self.0.envelope, usize::MAX).ok();
+        f.write_str(envelope.as_ref().and_then(Envelope::trace_id).unwrap_or("-"))
     }
 }

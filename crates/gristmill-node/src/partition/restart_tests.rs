@@ -10,6 +10,7 @@ use crate::worker::alone::{ALONE_WAIT, Alone};
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::{Broker, Incarnation, Link, RedisConfig};
 use gristmill_job::QueueName;
+use gristmill_telemetry::Telemetry;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -47,11 +48,12 @@ impl Stage {
             broker: Broker::over(link.clone()),
             link,
             lines: Vec::new(),
-            heartbeat: Arc::new(Heartbeat::new(rhythm, counters.clone())),
+            heartbeat: Arc::new(Heartbeat::new(rhythm, counters.clone(), Telemetry::default())),
             doorbell: Arc::default(),
-            alone: Arc::new(Alone::new(runs.clone(), vec![shared.clone()], ALONE_WAIT)),
+            alone: Arc::new(Alone::new(runs.clone(), vec![shared.clone()], ALONE_WAIT, Telemetry::default())),
             runs,
             counters,
+            telemetry: Telemetry::default(),
             lease_ttl: Duration::from_secs(5),
             seen_window: Duration::from_secs(60),
             manager: Mutex::default(),
@@ -62,7 +64,9 @@ impl Stage {
     async fn start(&self) -> ActorRef<Message> {
         let bounds = stage::bounds();
         let (shared, queue, around) = (self.shared.clone(), self.definition.clone(), self.around.clone());
-        Actor::spawn(None, Partition, Arguments { shared, queue, bounds, around }).await.unwrap().0
+        let told = Told::new(&around.telemetry, &queue.name, std::iter::empty());
+        let arguments = Arguments { shared, queue, bounds, told, around };
+        Actor::spawn(None, Partition, arguments).await.unwrap().0
     }
 
     async fn listen(&self) -> mpsc::UnboundedReceiver<ToManager> {

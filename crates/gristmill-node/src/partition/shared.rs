@@ -2,6 +2,7 @@
 
 use crate::partition::Message;
 use crate::partition::tenure::{Ended, Run};
+use crate::partition::told::StandsAt;
 use crate::worker::run_queue::lock;
 use crate::worker::stealable;
 use crate::worker::watched::Watched;
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     told: AtomicBool,
     running: Mutex<HashMap<(Place, Epoch), Running>>,
     alive: AtomicUsize,
+    pub(crate) stands: StandsAt,
     actor: Mutex<Option<ActorRef<Message>>>,
 }
 
@@ -71,6 +73,7 @@ impl Shared {
             told: AtomicBool::new(false),
             running: Mutex::default(),
             alive: AtomicUsize::new(0),
+            stands: StandsAt::default(),
             actor: Mutex::default(),
         }
     }

@@ -7,6 +7,7 @@ use crate::lease_manager::Message as ToManager;
 use crate::worker::alone::Alone;
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::{Broker, Incarnation, Link};
+use gristmill_telemetry::Telemetry;
 use ractor::ActorRef;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub(crate) struct Surroundings {
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) alone: Arc<Alone>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) telemetry: Telemetry,
     pub(crate) lease_ttl: Duration,
     pub(crate) seen_window: Duration,
     pub(crate) manager: Mutex<Option<ActorRef<ToManager>>>,

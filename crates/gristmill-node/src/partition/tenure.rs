@@ -31,6 +31,7 @@ use crate::partition::lanes::{LaneId, Lanes};
 use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Refusal, Settle};
 use gristmill_job::{Key, Place};
+use gristmill_telemetry::tally::Attempt;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,6 +63,7 @@ struct Leftover {
     /// Acknowledged before it ran.
     acknowledged: bool,
     result: Option<Ran>,
+    attempt: Option<Attempt>,
     entry: Arc<Entry>,
 }
 
@@ -126,6 +128,17 @@ struct Settling {
     settle: Settle,
     /// The job is acknowledged by it, and runs then, in this slot.
     acknowledges: Option<Arc<Slot>>,
+    /// The run that it answers.
+    attempt: Option<Attempt>,
+}
+
+/// How a partition stands at this node, for whoever counts partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Idle,
+    Recovering,
+    Owned,
+    HandingOver,
 }
 
 impl Tenure {
@@ -167,6 +180,16 @@ impl Tenure {
     /// The epoch of this tenure, or of the last.
     pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// How it stands.
+    pub(crate) fn standing(&self) -> Standing {
+        match self.phase {
+            Phase::Idle | Phase::Acquiring => Standing::Idle,
+            Phase::Recovering { .. } | Phase::Taking => Standing::Recovering,
+            Phase::Serving => Standing::Owned,
+            Phase::Yielding { .. } | Phase::Releasing { .. } => Standing::HandingOver,
+        }
     }
 
     /// The one entry point.

@@ -15,6 +15,8 @@ use crate::partition::tenure::Event;
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::Epoch;
 use gristmill_job::Place;
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::job::JobAlone;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -48,11 +50,17 @@ pub(crate) struct Alone {
     partitions: Vec<Arc<Shared>>,
     wait: Duration,
     turns: Mutex<Turns>,
+    telemetry: Telemetry,
 }
 
 impl Alone {
-    pub(crate) fn new(runs: Arc<RunQueue>, partitions: Vec<Arc<Shared>>, wait: Duration) -> Self {
-        Self { runs, partitions, wait, turns: Mutex::default() }
+    pub(crate) fn new(
+        runs: Arc<RunQueue>,
+        partitions: Vec<Arc<Shared>>,
+        wait: Duration,
+        telemetry: Telemetry,
+    ) -> Self {
+        Self { runs, partitions, wait, turns: Mutex::default(), telemetry }
     }
 
     /// The job at this place is to run alone. Its partition is told ([`Event::Alone`]) once it may. Asked again, it is told
@@ -109,7 +117,7 @@ impl Alone {
         self.runs.close();
         let (queue, partition) = (first.partition.queue.as_str(), first.partition.partition);
         let (ticket, place) = (first.ticket, first.place);
-        tracing::warn!(queue, partition, %place, "a job that may kill its process is run alone: other jobs wait");
+        self.telemetry.tell(&JobAlone { queue, partition: u64::from(partition), place: &place });
         let alone = self.clone();
         turns.clearing = Some(tokio::spawn(async move { alone.clear(ticket).await }).abort_handle());
     }

@@ -27,7 +27,7 @@ impl Process {
         };
         let partitions: Vec<Arc<Shared>> = (0..3).map(share).collect();
         let runs = Arc::new(RunQueue::new(2, 1));
-        let alone = Arc::new(Alone::new(runs.clone(), partitions.clone(), SHORT));
+        let alone = Arc::new(Alone::new(runs.clone(), partitions.clone(), SHORT, Default::default()));
         Self { runs, alone, partitions, hears }
     }
 

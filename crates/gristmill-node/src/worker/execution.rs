@@ -10,17 +10,20 @@ use gristmill_handler::{
     Answer, Cancellation, Delivery, DeliverySemantics, Facts, Redelivery, Registry, Rule, RunFuture, Stage,
     Started,
 };
-use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName};
+use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName, UnixMillis};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::job::HandlerCameBack;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) struct Executor {
     registry: Registry,
     queue: Arc<RunQueue>,
     max_envelope_bytes: usize,
+    telemetry: Telemetry,
 }
 
 /// How a run ended, as far as its worker knows.
@@ -29,10 +32,20 @@ enum How {
     Stopped,
 }
 
+impl How {
+    fn class(&self) -> Option<ErrorClass> {
+        match self {
+            Self::Answered(Answer::Failed(failure)) => Some(failure.class),
+            _ => None,
+        }
+    }
+}
+
 /// The promise that the partition hears how the run ended and that its slot is given back, also if it is stopped or its task
 /// is dropped. What was given up has its slot back already, and its partition hears no more than that it has ended.
 struct Guard {
     queue: Arc<RunQueue>,
+    telemetry: Telemetry,
     watched: Arc<Watched>,
     registered: bool,
 }
@@ -43,13 +56,18 @@ impl Guard {
     }
 
     fn tell(&self, how: How) {
-        let (partition, run, ran) = match self.watched.finish() {
+        let (partition, run, ran, attempt) = match self.watched.finish() {
             Hold::Nothing => return,
-            Hold::Alive(Live { partition, run, facts, .. }) => match how {
-                How::Answered(answer) => (partition, run, Some(Ran::Answered(answer, facts))),
-                How::Stopped => (partition, run, Some(Ran::Stopped)),
-            },
-            Hold::GivenUp(partition, run) => (partition, run, None),
+            Hold::Alive(live) => {
+                let attempt = live.attempt(how.class());
+                let Live { partition, run, facts, .. } = live;
+                let ran = match how {
+                    How::Answered(answer) => Ran::Answered(answer, facts),
+                    How::Stopped => Ran::Stopped,
+                };
+                (partition, run, Some(ran), attempt)
+            }
+            Hold::GivenUp(partition, run) => (partition, run, None, None),
         };
         let Run { epoch, lane, entry, turn, .. } = run;
         if self.registered {
@@ -58,11 +76,15 @@ impl Guard {
         partition.ended_one();
         let given_up = ran.is_none();
         if given_up {
-            tracing::warn!(queue = partition.queue.as_str(), partition = partition.partition, place = %entry.place,
-                "a run that was given up has ended; its result is refused");
+            self.telemetry.tell(&HandlerCameBack {
+                queue: partition.queue.as_str(),
+                partition: u64::from(partition.partition),
+                job: &entry.id,
+                place: &entry.place,
+            });
             self.queue.came_back(&partition, entry.place, epoch);
         }
-        partition.tell(Ended { epoch, lane, entry, turn, ran: ran.unwrap_or(Ran::Stopped) });
+        partition.tell(Ended { epoch, lane, entry, turn, ran: ran.unwrap_or(Ran::Stopped), attempt });
         if !given_up {
             self.queue.free_slot();
         }
@@ -76,8 +98,13 @@ impl Drop for Guard {
 }
 
 impl Executor {
-    pub(crate) fn new(registry: Registry, queue: Arc<RunQueue>, max_envelope_bytes: usize) -> Self {
-        Self { registry, queue, max_envelope_bytes }
+    pub(crate) fn new(
+        registry: Registry,
+        queue: Arc<RunQueue>,
+        max_envelope_bytes: usize,
+        telemetry: Telemetry,
+    ) -> Self {
+        Self { registry, queue, max_envelope_bytes, telemetry }
     }
 
     /// Runs until the first await that does not go on at once; the rest goes on in a task. False if the worker has been
@@ -96,7 +123,7 @@ impl Executor {
         if let Some(first) = run.first {
             let Run { epoch, lane, entry, turn, .. } = run;
             let ran = Ran::Asks(first, Slot::of(self.queue.clone()));
-            partition.tell(Ended { epoch, lane, entry, turn, ran });
+            partition.tell(Ended { epoch, lane, entry, turn, ran, attempt: None });
             return true;
         }
         let cancellation = Cancellation::new();
@@ -118,8 +145,10 @@ impl Executor {
             }
         };
         partition.began_one();
-        watched.begin(Live { partition, run, facts, started_at });
-        let mut guard = Guard { queue: self.queue.clone(), watched: watched.clone(), registered: false };
+        let waited = waited(&run, &partition, started_at);
+        watched.begin(Live { partition, run, facts, started_at, waited });
+        let (queue, telemetry) = (self.queue.clone(), self.telemetry.clone());
+        let mut guard = Guard { queue, telemetry, watched: watched.clone(), registered: false };
         // From here on the thread may be held.
         stealable::make();
         match poll_fn(|cx| Poll::Ready(watched.poll(&mut future, cx, started_at))).await {
@@ -149,7 +178,7 @@ impl Executor {
 
     fn not_run(&self, partition: &Shared, run: Run, ran: Ran) {
         let Run { epoch, lane, entry, turn, .. } = run;
-        partition.tell(Ended { epoch, lane, entry, turn, ran });
+        partition.tell(Ended { epoch, lane, entry, turn, ran, attempt: None });
         self.queue.free_slot();
     }
 }
@@ -220,6 +249,21 @@ const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// handed back, and a drain charges nothing.
 fn may_pass(answer: &Answer) -> bool {
     matches!(answer, Answer::Failed(Failure { class: ErrorClass::Transient | ErrorClass::Unknown, .. }))
+}
+
+/// How long a job had waited when its run began: since it was due, or since it was ready, on the Redis clock. Of one that came
+/// back from the dead nobody knows since when.
+fn waited(run: &Run, partition: &Shared, now: Instant) -> Option<Duration> {
+    if let Some(due) = run.due {
+        return Some(now.saturating_duration_since(due));
+    }
+    let entry = &run.entry;
+    let due_ms = entry.state.line().map_or(0, |line| line.due_ms);
+    let since = entry.place.ms.max(due_ms);
+    let known = !entry.returned || due_ms > 0;
+    // Before the first renewal this machine's clock stands for that of Redis.
+    let wall = || UnixMillis::from_system(SystemTime::now());
+    known.then(|| UnixMillis(since).age_at(partition.redis_now(now).unwrap_or_else(wall)))
 }
 
 fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delivery {

@@ -323,7 +323,7 @@ impl RunQueue {
 /// What became of a run that nobody pulled.
 fn not_started(partition: &Shared, run: Run) {
     let Run { epoch, lane, entry, turn, .. } = run;
-    partition.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted });
+    partition.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted, attempt: None });
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

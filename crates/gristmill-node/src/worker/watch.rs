@@ -11,7 +11,11 @@ use crate::partition::tenure::{Ended, Ran};
 use crate::supervisor::Message as ToSupervisor;
 use crate::worker::run_queue::{Hung, RunQueue, lock};
 use crate::worker::watched::{Limits, Live, Watched};
-use gristmill_job::UnixMillis;
+use gristmill_job::{ErrorClass, UnixMillis};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::job::HandlerGivenUp;
+use gristmill_telemetry::events::node::NodeEnds;
+use gristmill_telemetry::pulse::Pulse;
 use ractor::ActorRef;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -37,6 +41,8 @@ pub(crate) struct Watch {
     counters: Arc<Counters>,
     failed: mpsc::UnboundedSender<String>,
     looks: Mutex<Looks>,
+    telemetry: Telemetry,
+    pulse: Pulse,
 }
 
 struct Looks {
@@ -53,6 +59,7 @@ impl Watch {
         blocked_after: Duration,
         counters: Arc<Counters>,
         failed: mpsc::UnboundedSender<String>,
+        telemetry: Telemetry,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -63,6 +70,8 @@ impl Watch {
             moved_us: AtomicU64::new(micros(now)),
             counters,
             failed,
+            pulse: telemetry.pulse("supervisor"),
+            telemetry,
             looks: Mutex::new(Looks { last: now, awake_since: now, replaced: Vec::new() }),
         }
     }
@@ -76,6 +85,7 @@ impl Watch {
     /// The supervisor moves.
     pub(crate) fn moved(&self, now: Instant) {
         self.moved_us.store(micros(now), Ordering::SeqCst);
+        self.pulse.tick(now);
     }
 
     /// Runs that were given up and have not ended.
@@ -103,10 +113,7 @@ impl Watch {
         match self.end(&limits) {
             None => true,
             Some(why) => {
-                tracing::error!(
-                    why,
-                    "the node ends: it renews its leases no more, so that others take them over"
-                );
+                self.telemetry.tell(&NodeEnds { why: &why });
                 let _ = self.failed.send(why);
                 false
             }
@@ -160,10 +167,16 @@ impl Watch {
         let Live { partition, run, facts, .. } = live;
         let kind = facts.kind.unwrap_or("-");
         let (queue, number, seconds) = (partition.queue.as_str(), partition.partition, held.as_secs());
-        tracing::error!(
-            queue, partition = number, job = %run.entry.id, place = %run.entry.place, kind, seconds,
-            "a handler holds its thread and cannot be stopped: it is given up and its slot replaced; restart the node"
-        );
+        self.telemetry.tell(&HandlerGivenUp {
+            queue,
+            partition: u64::from(number),
+            job: &run.entry.id,
+            place: &run.entry.place,
+            attempt: u64::from(run.attempt),
+            trace_id: &"-",
+            kind,
+            seconds,
+        });
         let words = format!(
             "the handler of kind {kind:?} held its thread for {seconds} s without an await and could not be stopped"
         );
@@ -185,6 +198,7 @@ impl Watch {
             entry: run.entry.clone(),
             turn: run.turn,
             ran: Ran::Hung(words, facts.clone()),
+            attempt: live.attempt(Some(ErrorClass::Timeout)),
         });
         self.runs.free_slot();
     }

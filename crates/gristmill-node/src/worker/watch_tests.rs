@@ -64,9 +64,16 @@ impl Scene {
         shared.open_gate(Some(Epoch(1)));
         shared.trust_until(began + Duration::from_secs(3600));
         let runs = Arc::new(RunQueue::new(slots, 1));
-        let executor = Arc::new(Executor::new(registry, runs.clone(), 1 << 20));
+        let executor = Arc::new(Executor::new(registry, runs.clone(), 1 << 20, Default::default()));
         let (failing, failed) = mpsc::unbounded_channel();
-        let watch = Watch::new(runs.clone(), vec![shared.clone()], BLOCKED_AFTER, Arc::default(), failing);
+        let watch = Watch::new(
+            runs.clone(),
+            vec![shared.clone()],
+            BLOCKED_AFTER,
+            Arc::default(),
+            failing,
+            Default::default(),
+        );
         Self { runs, shared, executor, watch, failed, entered, open, began }
     }
 

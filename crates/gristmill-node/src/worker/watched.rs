@@ -14,6 +14,8 @@ use crate::worker::panics::poll_caught;
 use crate::worker::run_queue::lock;
 use gristmill_broker::{Entry, Epoch};
 use gristmill_handler::{Answer, Facts, RunFuture};
+use gristmill_job::ErrorClass;
+use gristmill_telemetry::tally::Attempt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -32,6 +34,16 @@ pub(crate) struct Live {
     pub(crate) run: Run,
     pub(crate) facts: Facts,
     pub(crate) started_at: Instant,
+    /// How long its job had waited then.
+    pub(crate) waited: Option<Duration>,
+}
+
+impl Live {
+    /// What is to be told of the run, once it has ended.
+    pub(crate) fn attempt(&self, class: Option<ErrorClass>) -> Option<Attempt> {
+        let kind = self.facts.kind?;
+        Some(Attempt { kind, waited: self.waited, ran: self.started_at.elapsed(), class })
+    }
 }
 
 /// What the task of a run needs to know of it.
@@ -87,7 +99,7 @@ impl Watched {
     /// What the task of a run needs to know; `None` where nothing is alive.
     pub(crate) fn going(&self) -> Option<Going> {
         let hold = lock(&self.hold);
-        let Hold::Alive(Live { partition, run, facts, started_at }) = &*hold else { return None };
+        let Hold::Alive(Live { partition, run, facts, started_at, .. }) = &*hold else { return None };
         Some(Going {
             partition: partition.clone(),
             entry: run.entry.clone(),

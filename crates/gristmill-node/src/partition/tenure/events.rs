@@ -7,6 +7,7 @@ use gristmill_broker::start::How;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settle, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Place, UnixMillis};
+use gristmill_telemetry::tally::{Attempt, Outcome};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -102,6 +103,8 @@ pub(crate) enum Action {
     Done(usize),
     /// So many jobs are laid down for the next owner.
     HandedBack(usize),
+    /// What became of these runs.
+    Ran(Vec<(Attempt, Outcome)>),
     /// A job ended otherwise, or was put back; `reason` where it is dead.
     Outcome { entry: Arc<Entry>, settled: Settled, reason: Option<DeadReason> },
 }
@@ -174,6 +177,8 @@ pub(crate) struct Run {
     pub(crate) first: Option<First>,
     /// The slot that was taken for it when it asked.
     pub(crate) slot: Option<Arc<Slot>>,
+    /// Since when it is due, where this process has put it back or read when it is due.
+    pub(crate) due: Option<Instant>,
 }
 
 /// What is written before a run begins.
@@ -193,6 +198,8 @@ pub(crate) struct Ended {
     pub(crate) entry: Arc<Entry>,
     pub(crate) turn: u32,
     pub(crate) ran: Ran,
+    /// What is to be told of the run, where there was one.
+    pub(crate) attempt: Option<Attempt>,
 }
 
 /// How a run ended.

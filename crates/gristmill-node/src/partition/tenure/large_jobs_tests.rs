@@ -111,7 +111,7 @@ fn a_settle_writes_no_more_at_a_time_than_its_answer_can_wait_for() {
         let ended = played.runs.drain(..).map(|Run { epoch, lane, entry, turn, .. }| {
             let answer = RunAnswer::Done(Effects::put(vec![0; size]));
             let facts = Facts { version: 1, own_id: false, max_attempts: None, kind: None, options: None };
-            Ended { epoch, lane, entry, turn, ran: Ran::Answered(answer, facts) }
+            Ended { epoch, lane, entry, turn, ran: Ran::Answered(answer, facts), attempt: None }
         });
         let ended: Vec<Ended> = ended.collect();
         assert!(ended.len() >= 200, "{} ran", ended.len());

@@ -6,6 +6,7 @@ use crate::partition::calls::{Calls, OnAnswer};
 use crate::partition::lanes::LaneJob;
 use gristmill_broker::{Call, Entry, Epoch, Settle, Verdict};
 use gristmill_job::{Key, Place};
+use gristmill_telemetry::tally::{Attempt, Outcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,6 +61,7 @@ impl Tenure {
                 turn: job.turn(),
                 acknowledged: job.acknowledged,
                 result: None,
+                attempt: None,
                 entry,
             }
         };
@@ -79,7 +81,8 @@ impl Tenure {
         self.not_begun.extend(not_begun);
         self.lanes.clear();
 
-        self.to_settle.clear();
+        let unsettled = self.to_settle.drain(..).filter_map(|settling| settling.attempt);
+        lost(unsettled.chain(self.calls.take_attempts()), actions);
         self.to_mark.clear();
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
@@ -110,6 +113,7 @@ impl Tenure {
             turn: settle.turn,
             acknowledged: matches!(settle.verdict, Verdict::Dead { acknowledged: true, .. }),
             result: Some(Ran::Judged(Box::new(settle.clone()))),
+            attempt: None,
             entry: entry.clone(),
         };
         judged.into_iter().map(left_over).collect()
@@ -136,6 +140,7 @@ impl Tenure {
     pub(super) fn drop_leftover(&mut self, key: &Key, now: Now, actions: &mut Vec<Action>) {
         let Some(leftover) = self.leftovers.get_mut(key) else { return };
         let place = leftover.place;
+        lost(leftover.attempt.take(), actions);
         // One that was given up lives, and is told once more when it has ended.
         if !matches!(leftover.result.take(), Some(Ran::Hung(..))) {
             self.leftovers.remove(key);
@@ -174,7 +179,8 @@ impl Tenure {
             if let Some(ran) = finished
                 && let Some(leftover) = self.leftovers.remove(&key)
             {
-                let run = Ended { epoch: self.epoch, lane, entry: leftover.entry, turn: leftover.turn, ran };
+                let Leftover { entry, turn, attempt, .. } = leftover;
+                let run = Ended { epoch: self.epoch, lane, entry, turn, ran, attempt };
                 self.ended(run, now, actions);
             }
         }
@@ -188,5 +194,14 @@ impl Tenure {
         for key in free {
             self.drop_leftover(&key, now, actions);
         }
+    }
+}
+
+/// The results of these runs are not known to be written.
+pub(super) fn lost(attempts: impl IntoIterator<Item = Attempt>, actions: &mut Vec<Action>) {
+    let lost: Vec<(Attempt, Outcome)> =
+        attempts.into_iter().map(|attempt| (attempt, Outcome::Lost)).collect();
+    if !lost.is_empty() {
+        actions.push(Action::Ran(lost));
     }
 }

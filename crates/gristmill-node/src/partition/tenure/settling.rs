@@ -1,14 +1,17 @@
 //! From a run that ended to the answer of its settle.
 
+use super::recovery::lost;
 use super::{Action, End, Ended, Leftover, Now, Phase, Ran, Run, Settling, Tenure};
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId};
 use crate::partition::verdict::Judge;
 use crate::worker::slot::Slot;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
+use gristmill_broker::state::Why;
 use gristmill_broker::{Call, Entry, Settle, Settled, Verdict};
 use gristmill_handler::Answer as RunAnswer;
 use gristmill_job::EntityChange;
+use gristmill_telemetry::tally::{Attempt, Outcome};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +23,7 @@ const WORTH_A_SECOND: usize = 140;
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
 impl Tenure {
-    pub(super) fn ended(&mut self, run: Ended, now: Now, actions: &mut Vec<Action>) {
+    pub(super) fn ended(&mut self, mut run: Ended, now: Now, actions: &mut Vec<Action>) {
         self.long_runs.remove(&run.entry.place);
         let mut lane = run.lane;
         if let Some(leftover) = self.leftovers.get_mut(&run.entry.key)
@@ -42,26 +45,36 @@ impl Tenure {
                     // The slot of one that asks is not kept meanwhile.
                     let asks = matches!(run.ran, Ran::Asks(..));
                     leftover.result = Some(if asks { Ran::NotStarted } else { run.ran });
+                    leftover.attempt = run.attempt;
                     return;
                 }
                 None => {
                     leftover.result = Some(run.ran);
+                    leftover.attempt = run.attempt;
                     return self.drop_leftover(&run.entry.key, now, actions);
                 }
             }
         } else if run.epoch != self.epoch {
-            return;
+            return lost(run.attempt, actions);
         }
-        let Some((job, Head::Running)) = self.lanes.head(lane, run.entry.place) else { return };
-        if job.turn() != run.turn {
-            return;
-        }
-        let (job, place) = (job.clone(), run.entry.place);
+        let job = match self.lanes.head(lane, run.entry.place) {
+            Some((job, Head::Running)) if job.turn() == run.turn => job.clone(),
+            _ => return lost(run.attempt, actions),
+        };
+        let place = run.entry.place;
+        let handed_back = |attempt: Option<Attempt>, actions: &mut Vec<Action>| {
+            if let Some(attempt) = attempt {
+                actions.push(Action::Ran(vec![(attempt, Outcome::HandedBack)]));
+            }
+        };
         match run.ran {
             Ran::NotStarted => return self.not_run(lane, place, false, now, actions),
             Ran::Asks(first, slot) => return self.asked(lane, &job, first, slot, now),
             // One that may run at most once has had its run.
-            Ran::Stopped if !job.acknowledged => return self.not_run(lane, place, true, now, actions),
+            Ran::Stopped if !job.acknowledged => {
+                handed_back(run.attempt.take(), actions);
+                return self.not_run(lane, place, true, now, actions);
+            }
             // Nobody knows of its effect any more than that it did not happen: the handler itself runs.
             Ran::Answered(RunAnswer::RunAgain, _) if !job.acknowledged => {
                 if let Some(job) = self.lanes.head_mut(lane) {
@@ -69,18 +82,20 @@ impl Tenure {
                     job.entry = Arc::new(entry);
                 }
                 self.lanes.not_run(lane, now.instant);
+                handed_back(run.attempt.take(), actions);
                 return self.alone_over(place, actions);
             }
             Ran::Judged(settle) => {
                 self.lanes.settling(lane);
-                self.to_settle.push(Settling { lane, entry: run.entry, settle: *settle, acknowledges: None });
+                let (entry, settle) = (run.entry, *settle);
+                self.to_settle.push(Settling { lane, entry, settle, acknowledges: None, attempt: None });
                 return;
             }
             Ran::Hung(..) => {
                 // Its key is not started again as long as it lives.
                 self.lanes.block(run.entry.key.clone());
                 let (turn, acknowledged, entry) = (run.turn, job.acknowledged, run.entry.clone());
-                let leftover = Leftover { place, turn, acknowledged, result: None, entry };
+                let leftover = Leftover { place, turn, acknowledged, result: None, attempt: None, entry };
                 self.leftovers.insert(run.entry.key.clone(), leftover);
             }
             _ => {}
@@ -89,10 +104,14 @@ impl Tenure {
         if job.acknowledged && !matches!(settle.verdict, Verdict::Dead { .. }) {
             self.lanes.settled(lane, now.instant);
             actions.push(Action::Done(1));
+            if let Some(attempt) = run.attempt {
+                actions.push(Action::Ran(vec![(attempt, meant(&settle.verdict))]));
+            }
             return;
         }
         self.lanes.settling(lane);
-        self.to_settle.push(Settling { lane, entry: run.entry, settle, acknowledges: None });
+        let (entry, attempt) = (run.entry, run.attempt);
+        self.to_settle.push(Settling { lane, entry, settle, acknowledges: None, attempt });
     }
 
     pub(super) fn judge(&self, now: Now) -> Judge<'_> {
@@ -113,9 +132,9 @@ impl Tenure {
             let mut settles = Vec::with_capacity(count);
             let mut lanes = Vec::with_capacity(count);
             for settling in self.to_settle.drain(..count) {
-                let Settling { lane, entry, settle, acknowledges } = settling;
+                let Settling { lane, entry, settle, acknowledges, attempt } = settling;
                 settles.push(settle);
-                lanes.push(OnAnswer { lane, entry, slot: acknowledges });
+                lanes.push(OnAnswer { lane, entry, slot: acknowledges, attempt });
             }
             self.settling_calls += 1;
             self.send(Call::Settle(settles), lanes, actions);
@@ -154,8 +173,12 @@ impl Tenure {
         self.full_since = None;
         let (mut done, mut disagreement) = (0, false);
         let (mut runs, instant) = (Vec::new(), now.instant);
+        let mut ran = Vec::with_capacity(settles.len());
         for ((settle, settled), on_answer) in settles.iter().zip(jobs).zip(sent.lanes) {
-            let OnAnswer { lane, entry, slot } = on_answer;
+            let OnAnswer { lane, entry, slot, mut attempt } = on_answer;
+            let mut became = |attempt: &mut Option<Attempt>, outcome| {
+                ran.extend(attempt.take().map(|attempt| (attempt, outcome)));
+            };
             let (reason, holds) = match &settle.verdict {
                 Verdict::Dead { reason, hold, .. } => (Some(*reason), *hold),
                 _ => (None, false),
@@ -174,6 +197,7 @@ impl Tenure {
                         self.outbox.news();
                     }
                     self.lanes.settled(lane, instant);
+                    became(&mut attempt, Outcome::Done);
                     done += 1;
                     // Here and below: only a partition with a suspect looks.
                     self.alone_over(settle.place, actions);
@@ -199,7 +223,8 @@ impl Tenure {
                     if let Some(job) = self.lanes.head_of(lane).cloned() {
                         let settle = self.judge(now).rejected(&job, settle, why);
                         let entry = entry.clone();
-                        self.to_settle.push(Settling { lane, entry, settle, acknowledges: None });
+                        let attempt = attempt.take();
+                        self.to_settle.push(Settling { lane, entry, settle, acknowledges: None, attempt });
                     }
                     actions.push(Action::Outcome { entry, settled, reason });
                     continue;
@@ -209,7 +234,8 @@ impl Tenure {
                     self.put_back(lane, &entry, settle, now);
                 }
                 (Settled::AtTurn(turn), _) if !first && *turn == settle.turn => {
-                    self.to_settle.push(Settling { lane, entry, settle: settle.clone(), acknowledges: slot });
+                    let (settle, acknowledges) = (settle.clone(), slot);
+                    self.to_settle.push(Settling { lane, entry, settle, acknowledges, attempt });
                     continue;
                 }
                 (
@@ -226,10 +252,17 @@ impl Tenure {
                     }
                     self.lanes.settled(lane, instant);
                 }
-                (Settled::Gone | Settled::AtTurn(_) | Settled::Retried, _) => disagreement = true,
+                (Settled::Gone | Settled::AtTurn(_) | Settled::Retried, _) => {
+                    disagreement = true;
+                    became(&mut attempt, Outcome::Lost);
+                }
             }
+            became(&mut attempt, outcome(&settled, &settle.verdict));
             self.alone_over(settle.place, actions);
             actions.push(Action::Outcome { entry, settled, reason });
+        }
+        if !ran.is_empty() {
+            actions.push(Action::Ran(ran));
         }
         if !runs.is_empty() {
             actions.push(Action::Start(runs));
@@ -256,6 +289,33 @@ impl Tenure {
         self.lanes.acknowledged(lane);
         let job = self.lanes.head_of(lane)?.clone();
         Some(Run { slot, ..self.run(lane, &job, None) })
+    }
+}
+
+/// What becomes of a run whose verdict is written.
+fn meant(verdict: &Verdict) -> Outcome {
+    match verdict {
+        Verdict::Done { .. } => Outcome::Done,
+        Verdict::Discard => Outcome::Discarded,
+        Verdict::Duplicate => Outcome::Duplicate,
+        Verdict::Stale => Outcome::Stale,
+        Verdict::Dead { .. } => Outcome::Dead,
+        Verdict::Retry { why: Why::Snooze, .. } => Outcome::Snoozed,
+        Verdict::Retry { .. } => Outcome::Retry,
+    }
+}
+
+/// What became of a run, by the answer to its settle.
+fn outcome(settled: &Settled, verdict: &Verdict) -> Outcome {
+    match settled {
+        Settled::Done => Outcome::Done,
+        Settled::Stale => Outcome::Stale,
+        Settled::Duplicate => Outcome::Duplicate,
+        Settled::Discarded => Outcome::Discarded,
+        Settled::Dead => Outcome::Dead,
+        // Also the answers to a repeat: the first call took effect.
+        Settled::Retried | Settled::Gone | Settled::AtTurn(_) => meant(verdict),
+        Settled::Rejected(_) => Outcome::Lost,
     }
 }
 

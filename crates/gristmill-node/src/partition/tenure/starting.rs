@@ -38,7 +38,7 @@ impl Tenure {
                     let settle = self.judge(now).unrun(&job, unrun);
                     self.lanes.settling(lane);
                     let entry = job.entry.clone();
-                    self.to_settle.push(Settling { lane, entry, settle, acknowledges: None });
+                    self.to_settle.push(Settling { lane, entry, settle, acknowledges: None, attempt: None });
                     continue;
                 }
             }
@@ -68,7 +68,8 @@ impl Tenure {
                 let settle = verdict::acknowledgement(job, &self.bounds.policy);
                 self.lanes.settling(lane);
                 let entry = job.entry.clone();
-                self.to_settle.push(Settling { lane, entry, settle, acknowledges: Some(slot) });
+                let acknowledges = Some(slot);
+                self.to_settle.push(Settling { lane, entry, settle, acknowledges, attempt: None });
             }
         }
     }
@@ -93,6 +94,7 @@ impl Tenure {
             reconcile: matches!(how, Some(How::Look | How::LookAlone)),
             first: None,
             slot: None,
+            due: job.due(),
         }
     }
 
@@ -102,7 +104,7 @@ impl Tenure {
         for (lane, job, how, slot) in marks {
             self.lanes.marking(*lane);
             starts.push(Start { place: job.entry.place, turn: job.turn(), how: *how });
-            lanes.push(OnAnswer { lane: *lane, entry: job.entry.clone(), slot: slot.clone() });
+            lanes.push(OnAnswer { lane: *lane, entry: job.entry.clone(), slot: slot.clone(), attempt: None });
         }
         self.send(Call::Start(starts), lanes, actions);
     }

@@ -244,6 +244,7 @@ impl World {
                 | Action::Idle { .. }
                 | Action::Ended(_)
                 | Action::Done(_)
+                | Action::Ran(_)
                 | Action::HandedBack(_)
                 | Action::Outcome { .. } => {}
             }
@@ -341,5 +342,5 @@ fn rule(envelope: &[u8]) -> Rule {
 
 pub(super) fn ended(run: Run, ran: Ran) -> Ended {
     let Run { epoch, lane, entry, turn, .. } = run;
-    Ended { epoch, lane, entry, turn, ran }
+    Ended { epoch, lane, entry, turn, ran, attempt: None }
 }

@@ -1,0 +1,82 @@
+//! How a partition stands, as the monitor reads it: the same on every server, and bounded.
+
+use crate::fixture::{SOON, dead, on_each, own, retry};
+use gristmill_broker::look::{Look, READ};
+use gristmill_broker::state::Why;
+use gristmill_broker::{Entry, Settle, Verdict};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn snooze(entry: &Entry) -> Settle {
+    let mut settle = retry(entry, MINUTE);
+    if let Verdict::Retry { why, .. } = &mut settle.verdict {
+        *why = Why::Snooze;
+    }
+    settle
+}
+
+#[test]
+fn a_partition_is_told_in_numbers_and_its_ages_are_of_the_servers_own_clock() {
+    on_each(async |world| {
+        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
+        assert_eq!(look, Look { partitions: 1, ..Look::default() }, "nothing was ever there");
+
+        let jobs: Vec<_> = (0..6).map(|n| own(&format!("i{n}"), &format!("k{n}"))).collect();
+        world.enqueue(&jobs[..5]).await;
+        let mut tenure = world.acquire("a").await;
+        let entries = world.claim(&mut tenure).await;
+        world.enqueue(&jobs[5..]).await;
+        let verdicts = vec![retry(&entries[0], MINUTE), snooze(&entries[1]), dead(&entries[2], "letter")];
+        world.settle(&mut tenure, verdicts).await;
+        // The first claims wait for a time; the others have stood for a moment, and the last job nobody has claimed.
+        let aged = |look: &Look| {
+            look.oldest_claim.is_some()
+                && look.oldest_ready.is_some_and(|age| !age.is_zero())
+                && look.blocked.is_some()
+        };
+        let deadline = std::time::Instant::now() + SOON;
+        let look = loop {
+            let look = world.connection.look(&world.queue, 0..1).await.unwrap();
+            if aged(&look) {
+                break look;
+            }
+            assert!(std::time::Instant::now() < deadline, "{look:?}");
+        };
+        let numbers = (look.added, look.jobs, look.claimed, look.dead, look.retries, look.other_waits);
+        assert_eq!(numbers, (6, 5, 4, 1, 1, 1), "{look:?}");
+        assert_eq!((look.ready(), look.in_flight(), look.owned, look.partitions), (1, 2, 1, 1));
+        for age in [look.oldest_ready, look.oldest_claim, look.blocked].into_iter().flatten() {
+            assert!(age < SOON, "{look:?}");
+        }
+        let both = look.clone().and(&look);
+        assert_eq!((both.jobs, both.partitions, both.oldest_ready), (10, 2, look.oldest_ready));
+    });
+}
+
+#[test]
+fn a_lease_that_ran_out_is_no_owner_and_a_key_that_waits_for_a_person_is_blocked() {
+    on_each(async |world| {
+        world.dying("a").await;
+        world.raw(&[b"HSET", world.keys.held.as_bytes(), b"k", b"letter 1000 5-0"]);
+        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
+        assert_eq!((look.owned, look.partitions), (0, 1));
+        assert!(look.blocked.is_some_and(|age| age > Duration::from_secs(1_000_000_000)), "{look:?}");
+    });
+}
+
+#[test]
+fn more_lines_than_are_read_are_counted_by_their_share() {
+    on_each(async |world| {
+        let lines = READ as u64 * 20;
+        for n in 0..lines {
+            let why = if n % 2 == 0 { "retry" } else { "snooze" };
+            let (place, line) = (format!("{}-0", n + 1), format!("1 1 9000000000000 {why} - 0 - - 0 - "));
+            world.raw(&[b"HSET", world.keys.state.as_bytes(), place.as_bytes(), line.as_bytes()]);
+        }
+        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
+        let (all, half) = (look.retries + look.other_waits, lines / 2);
+        assert!(all.abs_diff(lines) <= 1, "{look:?}");
+        assert!(look.retries > half / 2 && look.retries < half * 3 / 2, "{look:?}");
+    });
+}
