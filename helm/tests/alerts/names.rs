@@ -3,8 +3,8 @@
 
 use crate::dashboard::Dashboard;
 use crate::promql::Question;
-use crate::render::Chart;
-use crate::tools::{helm_folder, read};
+use crate::render::alerts;
+use gristmill_chart_tests::{files, helm};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Labels that a scrape, a histogram or Prometheus itself gives.
@@ -98,24 +98,54 @@ pub(crate) fn wait_buckets() -> Vec<String> {
 }
 
 fn metrics() -> List {
-    list(&read(&helm_folder().join("tests/metrics.txt")))
+    list(&files::text(&files::helm().join("tests/metrics.txt")))
 }
 
 #[test]
 fn rules_and_dashboard_ask_for_the_metrics_of_the_list_and_for_all_of_them() {
-    let Some(chart) = Chart::new("names") else { return };
     let list = metrics();
-    let mut asked = BTreeSet::new();
-    let mut complaints = Vec::new();
-    for alert in chart.alerts() {
-        complaints.extend(judge(&alert.name, &alert.expr, &list, &mut asked));
-    }
+    let (mut asked, mut complaints) = (BTreeSet::new(), Vec::new());
     for query in Dashboard::read().queries() {
         complaints.extend(judge(&query.place, &query.expr, &list, &mut asked));
     }
-    let idle = list.keys().filter(|name| !asked.contains(*name));
-    complaints.extend(idle.map(|name| format!("{name} is in the list, and nobody asks for it")));
+    if let Some(helm) = helm::all().last() {
+        for alert in alerts(helm) {
+            complaints.extend(judge(&alert.name, &alert.expr, &list, &mut asked));
+        }
+        let idle = list.keys().filter(|name| !asked.contains(*name));
+        complaints.extend(idle.map(|name| format!("{name} is in the list, and nobody asks for it")));
+    }
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+/// The table of metrics in docs/TELEMETRY.md, which its own tests compare with what a run tells.
+fn told(page: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let rows = page.lines().filter(|line| line.starts_with("| `gristmill_"));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let labels = cells[3].split(", ").map(|label| label.trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        (cells[1].trim_matches('`').to_owned(), (cells[2].to_owned(), labels))
+    };
+    rows.map(row).collect()
+}
+
+#[test]
+fn the_list_says_of_every_metric_what_the_page_about_telemetry_says() {
+    let page = files::text(&files::helm().join("../docs/TELEMETRY.md"));
+    let told = told(&page);
+    for (name, metric) in metrics() {
+        let sort = format!("{:?}", metric.kind).to_lowercase();
+        let labels = metric.labels.into_keys().filter(|label| label != "le").collect();
+        assert_eq!(
+            told.get(&name),
+            Some(&(sort, labels)),
+            "{name}: as the page has it, and as the list has it"
+        );
+    }
+    let buckets = wait_buckets().join(", ");
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&format!("waits and hand-overs: {buckets};")), "other buckets than {buckets}");
 }
 
 #[test]
@@ -135,7 +165,7 @@ fn names_say_what_they_count_in() {
 #[test]
 fn metrics_that_the_runbook_names_are_in_the_list() {
     let list = metrics();
-    let runbook = read(&helm_folder().join("../docs/RUNBOOK.md"));
+    let runbook = files::text(&files::helm().join("../docs/RUNBOOK.md"));
     let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     for word in runbook.split(|c: char| !letter(c)).filter(|word| word.starts_with("gristmill_")) {
         assert!(metric(word, &list).is_some(), "{word}");
