@@ -2,6 +2,7 @@
 //! history that the handlers write.
 //!
 //! * [`script`]: what a job tells its handler to do
+//! * [`handlers`]: handlers that do so, and write what they did
 //! * [`servers`]: which servers a test runs on, and how a missing one is told
 //! * [`fleet`]: server, nodes, producer, expectations, in one value that stops everything when it is dropped
 //! * `look`: what it shows, and waiting until it does
@@ -13,6 +14,7 @@
 pub mod berth;
 mod deaths;
 pub mod fleet;
+pub mod handlers;
 mod look;
 pub mod node;
 mod people;

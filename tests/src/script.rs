@@ -69,8 +69,12 @@ pub struct Script {
     pub heeds_cancel: bool,
     /// Ends early when cancelled softly, with an error that would be tried again.
     pub fails_when_cancelled: bool,
-    /// Writes its version as the state of its entity.
+    /// Writes its version as the state of its entity, …
     pub effect: bool,
+    /// … or this.
+    pub state: Option<String>,
+    /// Deletes its entity.
+    pub delete: bool,
     /// Ends its process.
     pub dies: Option<Death>,
     /// So long after its start, in ms.

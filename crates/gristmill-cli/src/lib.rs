@@ -5,13 +5,13 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP. `monitor`: looks at queues.
-//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `postgres`, `config`, `dev`: a file per command, with a folder
+//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * `health`: what every role that stays answers about itself.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
-//! other than `node`, `ingest`, `dev` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
+//! other than `node`, `ingest`, `dev`, `roundtrip` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
 //! releases, skips or removes is noted in the audit log before it is done.
 
 mod args;
@@ -36,7 +36,9 @@ mod output;
 mod postgres;
 mod queues;
 mod reason;
+mod roundtrip;
 pub mod settings;
+mod telemetry;
 
 use args::{Arguments, Command, ConfigCommand, DeadCommand};
 use clap::Parser;
@@ -80,7 +82,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Ingest(_) => ingest::command(&settings),
         Command::Monitor => monitor::command(&settings),
         Command::Healthcheck => health::check::command(&settings),
-        Command::Enqueue(enqueue) => block_on(enqueue::command(&settings, enqueue)),
+        Command::Enqueue(enqueue) => enqueue::command(&settings, enqueue),
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
         Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),
         Command::Dead(DeadCommand::Show(show)) => block_on(dead::show::command(&settings, show)),
@@ -91,6 +93,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),
+        Command::Roundtrip(roundtrip) => block_on(roundtrip::command(&settings, roundtrip)),
         #[cfg(feature = "postgres")]
         Command::Postgres(command) => block_on(postgres::command(&settings, command)),
         Command::Config(ConfigCommand::Show { json }) => config::show(&settings, *json),

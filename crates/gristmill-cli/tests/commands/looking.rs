@@ -143,3 +143,40 @@ fn settings_are_checked_as_a_whole_and_explained() {
     }
     assert!(fixture.run("config check").out.contains("none: a node would refuse to start"));
 }
+
+#[test]
+fn a_job_goes_round_or_it_is_said_why_not() {
+    let fixture = Fixture::new();
+    for _ in 0..2 {
+        let said = fixture.run("roundtrip --json").json();
+        assert!(said["job_ms"].as_u64() <= said["whole_ms"].as_u64(), "{said}");
+    }
+    let queues = fixture.run("queues --json").json();
+    let queue = &queues["queues"][0];
+    assert_eq!((&queue["name"], &queue["ready"]), (&"gristmill-roundtrip".into(), &0.into()), "{queues}");
+    // Nobody serves it between two round trips, and that is well.
+    assert_eq!(severity(&fixture.run("doctor --json").json(), "gristmill-roundtrip: leases"), "absent");
+
+    // Rights that end in the middle of the way.
+    let words: [&[u8]; 8] = [b"ACL", b"SETUSER", b"half", b"on", b">pw", b"~*", b"+@all", b"-evalsha"];
+    fixture.server.command(&words).unwrap();
+    let url = fixture.server.url().replace("redis://", "redis://half:pw@");
+    let said = crate::fixture::run(
+        gristmill_testkit::process::ProcessOptions::new(crate::fixture::gristmill()).args([
+            "--redis",
+            &url,
+            "roundtrip",
+            "--within-s",
+            "2",
+        ]),
+    );
+    assert!(said.code == 1 && said.err.contains("gristmill") && !said.err.contains("pw@"), "{said:?}");
+    let away = crate::fixture::run(
+        gristmill_testkit::process::ProcessOptions::new(crate::fixture::gristmill()).args([
+            "--redis",
+            "redis://127.0.0.1:1",
+            "roundtrip",
+        ]),
+    );
+    assert!(away.code == 1 && away.err.contains("gristmill config show"), "{away:?}");
+}

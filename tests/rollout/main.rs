@@ -1,0 +1,3 @@
+//! x
+#![allow(dead_code)]
+mod deployment;
