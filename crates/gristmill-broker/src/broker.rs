@@ -11,6 +11,7 @@ use gristmill_job::{
 };
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::others::EnqueueRepeated;
+use gristmill_telemetry::trace::sending::Sending;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -70,6 +71,20 @@ pub enum EnqueueError {
     /// Redis refused or did not answer in the time allowed.
     #[error("{0} (jobs with ids of their own can be enqueued again safely)")]
     Call(#[from] CallError),
+}
+
+impl EnqueueError {
+    /// A word for it, for metrics and spans.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Encode { .. } => "not_encodable",
+            Self::NoQueue(_) => "no_queue",
+            Self::Differs { .. } => "queue_changed",
+            Self::Full { .. } => "queue_full",
+            Self::Call(_) => "redis",
+        }
+    }
 }
 
 impl Broker {
@@ -168,11 +183,37 @@ impl Broker {
     ) -> Result<Vec<Enqueued>, EnqueueError> {
         let now = UnixMillis::from_system(SystemTime::now());
         let mut encoded = Vec::with_capacity(jobs.len());
+        let mut sendings = Vec::new();
         for (index, job) in jobs.iter().enumerate() {
-            let job = job.encode(now, self.limits).map_err(|error| EnqueueError::Encode { index, error })?;
-            encoded.push(job);
+            let job = match self.telemetry.traces() {
+                None => job.encode(now, self.limits),
+                Some(traces) => {
+                    let mut headers = job.headers.clone();
+                    sendings.push(traces.send(queue, job.kind.as_str(), &mut headers, None));
+                    NewJob { headers, ..job.clone() }.encode(now, self.limits)
+                }
+            };
+            encoded.push(job.map_err(|error| EnqueueError::Encode { index, error })?);
         }
-        self.enqueue_encoded(queue, encoded).await
+        let answers = self.enqueue_each(queue, encoded).await?;
+        self.sent(sendings, &answers);
+        answers.into_iter().collect()
+    }
+
+    /// Tells what became of jobs that were traced on their way; `sendings` are in the order of the answers.
+    pub fn sent(&self, sendings: Vec<Option<Sending>>, answers: &[Result<Enqueued, EnqueueError>]) {
+        let Some(traces) = self.telemetry.traces() else { return };
+        for (sending, answer) in sendings.into_iter().zip(answers) {
+            if let Some(sending) = sending {
+                traces.sent(
+                    sending,
+                    match answer {
+                        Ok(enqueued) => Ok((enqueued.id.to_string(), enqueued.place)),
+                        Err(error) => Err((error.as_str(), error.to_string())),
+                    },
+                );
+            }
+        }
     }
 
     /// Enqueues jobs that are encoded already, as [`Broker::enqueue_all`] does.

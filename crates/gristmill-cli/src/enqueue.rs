@@ -15,9 +15,13 @@ use crate::args::EnqueueArguments;
 use crate::exit::{End, Failure};
 use crate::output;
 use crate::settings::Settings;
+use crate::telemetry::{self, Told};
 use gristmill_broker::keys::DEFAULT_PARTITIONS;
-use gristmill_broker::{Broker, Connection, Enqueued, Link, QueueDefinition};
-use gristmill_job::{EncodedJob, JobLimits, QueueName, UnixMillis};
+use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, QueueDefinition, RedisConfig};
+use gristmill_job::{EncodedJob, JobLimits, NewJob, QueueName, TraceContext, UnixMillis};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::metrics::Role;
+use gristmill_telemetry::trace::sending::Sending;
 use job::Form;
 use lines::{Line, Lines};
 use std::io::BufRead;
@@ -33,10 +37,29 @@ const BAD_LINES_TOLD: u64 = 100;
 const LINE_AROUND_PAYLOAD_BYTES: usize = 16 * 1024;
 
 enum Read {
-    Jobs(Vec<EncodedJob>),
+    /// And their spans, in the same order.
+    Jobs(Vec<EncodedJob>, Vec<Option<Sending>>),
     Bad(u64, String),
     /// The source cannot be read on.
     Broken(String),
+}
+
+/// Where jobs are traced on their way, and what this command is a part of: its `TRACEPARENT`.
+struct Traced {
+    telemetry: Telemetry,
+    queue: QueueName,
+    around: Option<TraceContext>,
+}
+
+impl Traced {
+    fn new(telemetry: &Telemetry, queue: &QueueName) -> Self {
+        let around = std::env::var("TRACEPARENT").ok().and_then(|text| TraceContext::parse(&text));
+        Self { telemetry: telemetry.clone(), queue: queue.clone(), around }
+    }
+
+    fn send(&self, job: &mut NewJob) -> Option<Sending> {
+        self.telemetry.traces()?.send(&self.queue, job.kind.as_str(), &mut job.headers, self.around)
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -53,30 +76,45 @@ impl std::fmt::Display for Tally {
 }
 
 /// The command.
-pub(crate) async fn command(settings: &Settings, arguments: &EnqueueArguments) -> Result<End, Failure> {
+pub(crate) fn command(settings: &Settings, arguments: &EnqueueArguments) -> Result<End, Failure> {
+    let told = Told::start(settings, Role::Ingest)?;
+    let end = crate::block_on(enqueue(settings, arguments, &told.telemetry));
+    told.finish(telemetry::SHORT);
+    end
+}
+
+async fn enqueue(
+    settings: &Settings,
+    arguments: &EnqueueArguments,
+    telemetry: &Telemetry,
+) -> Result<End, Failure> {
     let queue = QueueName::new(&arguments.queue).map_err(|error| Failure::Usage(error.to_string()))?;
     let form = Form::of(arguments);
     // Before anything is asked of Redis: a file that is not there is the likelier mistake.
     let source = source::open(&arguments.from).map_err(Failure::Failed)?;
     let connection = crate::connect(settings).await?;
     prepare(&connection, &queue, arguments).await?;
-    let broker = Broker::over(Link::start(settings.redis()?, "producer"));
+    let broker = Broker::connect(RedisConfig { telemetry: telemetry.clone(), ..settings.redis()? });
 
     let limits = settings.job_limits();
+    let traced = Traced::new(telemetry, &queue);
     let (sender, mut reads) = mpsc::channel(2);
     std::thread::Builder::new()
         .name("enqueue-reader".into())
-        .spawn(move || read(source, &form, limits, &sender))?;
+        .spawn(move || read(source, &form, limits, &traced, &sender))?;
     let mut tally = Tally::default();
     let mut broken = None;
     while let Some(read) = reads.recv().await {
         match read {
-            Read::Jobs(jobs) => {
-                let answers = broker.enqueue_encoded(&queue, jobs).await.map_err(|error| {
+            Read::Jobs(jobs, sendings) => {
+                let failed = |error: EnqueueError| {
                     Failure::Failed(format!(
                         "{error}; until then: {tally}, and of the batch that failed some jobs may be in"
                     ))
-                })?;
+                };
+                let answers = broker.enqueue_each(&queue, jobs).await.map_err(failed)?;
+                broker.sent(sendings, &answers);
+                let answers: Vec<Enqueued> = answers.into_iter().collect::<Result<_, _>>().map_err(failed)?;
                 count(&mut tally, &answers);
             }
             Read::Bad(number, why) => {
@@ -144,10 +182,11 @@ async fn prepare(
 }
 
 /// Reads and parses to the end, on a thread of its own. Ends early when nobody listens any more.
-fn read(source: source::Source, form: &Form, limits: JobLimits, to: &mpsc::Sender<Read>) {
+fn read(source: source::Source, form: &Form, limits: JobLimits, traced: &Traced, to: &mpsc::Sender<Read>) {
     let longest = limits.max_envelope_bytes + if form.is_payload() { 0 } else { LINE_AROUND_PAYLOAD_BYTES };
     let source::Source { name, gzip, reader } = source;
-    let ended = each(Lines::new(reader, longest), form, limits, |read| to.blocking_send(read).is_ok());
+    let ended =
+        each(Lines::new(reader, longest), form, limits, traced, |read| to.blocking_send(read).is_ok());
     if let Err((number, error)) = ended {
         let what = match error.kind() {
             std::io::ErrorKind::UnexpectedEof if gzip => {
@@ -165,23 +204,25 @@ fn each(
     mut lines: Lines<impl BufRead>,
     form: &Form,
     limits: JobLimits,
+    traced: &Traced,
     mut tell: impl FnMut(Read) -> bool,
 ) -> Result<(), (u64, std::io::Error)> {
-    let (mut batch, mut bytes) = (Vec::new(), 0);
+    let (mut batch, mut sendings, mut bytes) = (Vec::new(), Vec::new(), 0);
     loop {
         let number = lines.number() + 1;
         let now = UnixMillis::from_system(SystemTime::now());
         let (job, end) = match lines.next() {
             Ok(Some(Line::Text(text))) if text.trim_ascii().is_empty() => (None, None),
-            Ok(Some(Line::Text(text))) => (Some(form.job(text, now, limits)), None),
+            Ok(Some(Line::Text(text))) => (Some(form.job(text, now, limits, |job| traced.send(job))), None),
             Ok(Some(Line::TooLong { bytes, limit })) => (Some(Err(too_long(bytes, limit))), None),
             Ok(None) => (None, Some(Ok(()))),
             Err(error) => (None, Some(Err((number - 1, error)))),
         };
         let heard = match job {
-            Some(Ok(job)) => {
+            Some(Ok((job, sending))) => {
                 bytes += job.envelope.len() + job.id.as_bytes().len() + job.key.as_bytes().len();
                 batch.push(job);
+                sendings.push(sending);
                 true
             }
             Some(Err(why)) => tell(Read::Bad(number, why)),
@@ -193,7 +234,7 @@ fn each(
         let full = batch.len() >= BATCH_JOBS || bytes >= BATCH_BYTES;
         if (full || end.is_some()) && !batch.is_empty() {
             bytes = 0;
-            if !tell(Read::Jobs(std::mem::take(&mut batch))) {
+            if !tell(Read::Jobs(std::mem::take(&mut batch), std::mem::take(&mut sendings))) {
                 return Ok(());
             }
         }

@@ -3,13 +3,14 @@
 use crate::exit::{End, Failure};
 use crate::node::Signals;
 use crate::settings::Settings;
+use crate::telemetry::{self, Told};
 use crate::{explain, health, output};
 use gristmill_broker::{Broker, Connection};
 use gristmill_ingest::{Explain, ExplainError, Explaining, Ingest, StartError};
 use gristmill_job::QueueName;
+use gristmill_telemetry::Stage;
 use gristmill_telemetry::events::others::IngestReady;
 use gristmill_telemetry::metrics::Role;
-use gristmill_telemetry::{Stage, Telemetry};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -21,7 +22,8 @@ const SCAN: u64 = 10_000;
 
 /// The command.
 pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
-    let telemetry = Telemetry::new(Role::Ingest);
+    let told = Told::start(settings, Role::Ingest)?;
+    let telemetry = told.telemetry.clone();
     let (mut config, mut redis) = (settings.ingest()?, settings.redis()?);
     (config.telemetry, redis.telemetry) = (telemetry.clone(), telemetry.clone());
     health::start(settings, &telemetry)?;
@@ -48,6 +50,8 @@ pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
         });
         Ok::<_, Failure>(server.serve(asked).await)
     })?;
+    drop(runtime);
+    told.finish(telemetry::SHORT);
     output::print(&left.to_string())?;
     Ok(if left.cut_off == 0 { End::Done } else { End::Abandoned })
 }

@@ -38,6 +38,7 @@ mod queues;
 mod reason;
 mod roundtrip;
 pub mod settings;
+mod telemetry;
 
 use args::{Arguments, Command, ConfigCommand, DeadCommand};
 use clap::Parser;
@@ -81,7 +82,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Ingest(_) => ingest::command(&settings),
         Command::Monitor => monitor::command(&settings),
         Command::Healthcheck => health::check::command(&settings),
-        Command::Enqueue(enqueue) => block_on(enqueue::command(&settings, enqueue)),
+        Command::Enqueue(enqueue) => enqueue::command(&settings, enqueue),
         Command::Queues { json } => block_on(queues::command(&settings, *json)),
         Command::Dead(DeadCommand::List(list)) => block_on(dead::list::command(&settings, list)),
         Command::Dead(DeadCommand::Show(show)) => block_on(dead::show::command(&settings, show)),

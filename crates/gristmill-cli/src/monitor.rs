@@ -16,6 +16,7 @@ use crate::exit::{End, Failure};
 use crate::health;
 use crate::node::Signals;
 use crate::settings::Settings;
+use crate::telemetry::Told;
 use autoscale::Autoscale;
 use gristmill_broker::look::{Look, PARTITIONS};
 use gristmill_broker::{CallError, Connection, Link, QueueDefinition, RedisConfig};
@@ -39,7 +40,8 @@ struct Monitor {
 }
 
 pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
-    let telemetry = Telemetry::new(Role::Monitor);
+    let told = Told::start(settings, Role::Monitor)?;
+    let telemetry = told.telemetry.clone();
     let (every, autoscale) = (settings.monitor_every()?, Arc::new(Autoscale::default()));
     if settings.health()?.is_none() {
         let text =

@@ -19,9 +19,11 @@ use crate::exit::{End, Failure};
 use crate::health;
 use crate::output;
 use crate::settings::Settings;
+use crate::telemetry::Told;
 use gristmill_handler::Registry;
 use gristmill_node::{DrainReport, Node, NodeConfig, NodeError, SPARE_THREADS};
 use gristmill_telemetry::events::node::NodeReady;
+use gristmill_telemetry::metrics::Role;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -60,14 +62,22 @@ pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Fa
     let registry = beside.add_to(registry, settings)?;
     // Before the other settings: whoever has no handlers should not be told to name queues first.
     check(&registry)?;
-    let config = settings.node()?;
+    let mut config = settings.node()?;
+    let told = Told::start(settings, Role::Node)?;
+    config.telemetry = told.telemetry.clone();
     health::start(settings, &config.telemetry)?;
-    serve(config, registry, &beside)
+    let (left, by) = run_with(config, registry, &beside)?;
+    told.finish(by.saturating_duration_since(Instant::now()));
+    said(left)
 }
 
 /// Runs until a signal and prints the one line that says how the drain went.
 pub(crate) fn serve(config: NodeConfig, registry: Registry, beside: &Beside) -> Result<End, Failure> {
-    match run_with(config, registry, beside)? {
+    said(run_with(config, registry, beside)?.0)
+}
+
+fn said(left: Left) -> Result<End, Failure> {
+    match left {
         Left::Drained(report) => {
             output::print(&report.to_string())?;
             Ok(if report.abandoned == 0 { End::Done } else { End::Abandoned })
@@ -94,11 +104,11 @@ pub(crate) fn serve(config: NodeConfig, registry: Registry, beside: &Beside) -> 
 /// # Errors
 /// [`Failure`] where settings, handlers or queues cannot be, or the system refuses threads.
 pub fn run(config: NodeConfig, registry: Registry) -> Result<Left, Failure> {
-    run_with(config, registry, &Beside::default())
+    run_with(config, registry, &Beside::default()).map(|(left, _)| left)
 }
 
-/// The same, with what the settings add.
-fn run_with(mut config: NodeConfig, registry: Registry, beside: &Beside) -> Result<Left, Failure> {
+/// The same, with what the settings add; and by when the process is to be gone.
+fn run_with(mut config: NodeConfig, registry: Registry, beside: &Beside) -> Result<(Left, Instant), Failure> {
     config.redis.telemetry = config.telemetry.clone();
     check(&registry)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from) + SPARE_THREADS;
@@ -126,7 +136,7 @@ async fn until_left(
     config: NodeConfig,
     registry: Registry,
     beside: &Beside,
-) -> Result<Left, Failure> {
+) -> Result<(Left, Instant), Failure> {
     let mut signals = Signals::listen()?;
     let telemetry = config.telemetry.clone();
     let allowed = config.drain_window + config.drain_grace;
@@ -138,7 +148,7 @@ async fn until_left(
         started = starting => started
             .map_err(|error| Failure::Failed(format!("the node's start ended early: {error}")))?
             .map_err(refused)?,
-        () = signals.next() => return Ok(Left::NeverStarted),
+        () = signals.next() => return Ok((Left::NeverStarted, Instant::now())),
     };
     telemetry.tell(&NodeReady { node: node.incarnation(), kinds: &kinds });
     let failure = tokio::select! {
@@ -157,7 +167,7 @@ async fn until_left(
     // It belongs to the other runtime, whose threads may all be held: no longer than the rest of the time.
     let closed = handlers.spawn(running.end());
     let _ = tokio::time::timeout_at(by, closed).await;
-    Ok(left)
+    Ok((left, by))
 }
 
 fn refused(error: NodeError) -> Failure {

@@ -7,6 +7,7 @@
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * `ingest`: the server that takes jobs by HTTP;
+//! * `telemetry`: traces, and what is sent to a collector;
 //! * `health`: what a process tells of itself to those who ask;
 //! * `postgres`: the database of handlers, relay and probes;
 //! * `whole`: all of it judged at once, and what it amounts to;
@@ -24,6 +25,7 @@ pub(crate) mod postgres;
 mod queue;
 mod redis;
 mod shown;
+mod telemetry;
 mod whole;
 
 pub use layers::{Layers, Override};
@@ -66,6 +68,7 @@ pub struct Settings {
     ingest: ingest::IngestSection,
     health: health::HealthSection,
     monitor: health::MonitorSection,
+    telemetry: telemetry::TelemetrySection,
     postgres: postgres::PostgresSection,
     log: LogSection,
     /// What is said for one queue alone, by its whole key.
@@ -338,7 +341,7 @@ impl Settings {
         self.seen.window_ms
     }
 
-    fn node_name(&self) -> String {
+    pub(crate) fn node_name(&self) -> String {
         if !self.node.name.is_empty() {
             return self.node.name.clone();
         }

@@ -3,7 +3,7 @@
 use crate::cancellation::Stage;
 use crate::delivery::Delivery;
 use bytes::Bytes;
-use gristmill_job::{ContentType, Envelope, JobId, Key, Place, QueueName};
+use gristmill_job::{ContentType, Envelope, JobId, Key, Place, QueueName, TraceContext};
 use std::fmt::Write;
 use std::ops::Range;
 use std::time::Duration;
@@ -75,6 +75,13 @@ impl Context {
     #[must_use]
     pub fn recovered(&self) -> bool {
         self.delivery.recovered
+    }
+
+    /// The span of this run, where the node traces attempts: what the handler asks of others belongs to it. Displayed, it is
+    /// a `traceparent`. The context that the job's producer sent is in [`Context::headers`].
+    #[must_use]
+    pub fn trace(&self) -> Option<TraceContext> {
+        self.delivery.trace
     }
 
     /// How the payload is encoded.

@@ -3,7 +3,7 @@
 use crate::cancellation::Cancellation;
 use crate::options::KindOptions;
 use bytes::Bytes;
-use gristmill_job::{DeadReason, Effects, Failure, JobId, Key, Place, QueueName};
+use gristmill_job::{DeadReason, Effects, Failure, JobId, Key, Place, QueueName, TraceContext};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +31,8 @@ pub struct Delivery {
     pub cancellation: Cancellation,
     /// The queue it came from.
     pub queue: QueueName,
+    /// The span of this run, where attempts are traced.
+    pub trace: Option<TraceContext>,
 }
 
 impl fmt::Debug for Delivery {

@@ -7,7 +7,8 @@ use crate::jobs::{self, Form};
 use crate::response::{Answer, Refusal, json};
 use crate::tokens::Tokens;
 use gristmill_broker::Broker;
-use gristmill_job::QueueName;
+use gristmill_job::trace::TRACEPARENT;
+use gristmill_job::{QueueName, TraceContext};
 use hyper::body::{Body, Incoming};
 use hyper::header::{AUTHORIZATION, EXPECT, HeaderMap};
 use hyper::{Method, Request, StatusCode};
@@ -132,10 +133,13 @@ async fn post(
         declared.ok().filter(|bytes| *bytes <= limit).ok_or_else(|| Refusal::body_too_large(limit))?;
     let _room = shared.room.try_acquire_many(rooms(bytes)).map_err(|_| Refusal::busy())?;
     let bytes = body::whole(body, limit, shared.config.body_timeout).await?;
-    let jobs = jobs::read(form, &bytes, &shared.config)?;
+    let around = headers.get(TRACEPARENT).and_then(|value| TraceContext::parse(value.to_str().ok()?));
+    let jobs::Read { jobs, sendings } =
+        jobs::read(form, &bytes, &shared.config, jobs::Target { queue: &queue, around })?;
     drop(bytes);
     let answers = shared.broker.enqueue_each(&queue, jobs).await;
     let answers = answers.map_err(|error| Refusal::of_enqueue(&error, &shared.config.telemetry))?;
+    shared.broker.sent(sendings, &answers);
     Ok(jobs::told(&queue, &answers, &shared.config.telemetry))
 }
 

@@ -4,8 +4,9 @@ use crate::config::IngestConfig;
 use crate::described;
 use crate::response::{Answer, Refusal, json};
 use gristmill_broker::{EnqueueError, Enqueued};
-use gristmill_job::{EncodedJob, QueueName, UnixMillis};
+use gristmill_job::{EncodedJob, QueueName, TraceContext, UnixMillis};
 use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::trace::sending::Sending;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
@@ -73,23 +74,43 @@ enum At {
 /// What was read so far.
 struct Reading<'a> {
     config: &'a IngestConfig,
+    target: Target<'a>,
     now: UnixMillis,
-    jobs: Vec<EncodedJob>,
+    read: Read,
     bad: usize,
     reasons: Vec<Value>,
 }
 
+/// Where the jobs go, and what their coming is a part of.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) queue: &'a QueueName,
+    pub(crate) around: Option<TraceContext>,
+}
+
+/// Jobs that are ready to be enqueued, and their spans, where they are traced.
+#[derive(Default)]
+pub(crate) struct Read {
+    pub(crate) jobs: Vec<EncodedJob>,
+    pub(crate) sendings: Vec<Option<Sending>>,
+}
+
 /// The jobs of a body, all of them good.
-pub(crate) fn read(form: Form, body: &[u8], config: &IngestConfig) -> Result<Vec<EncodedJob>, Refusal> {
+pub(crate) fn read(
+    form: Form,
+    body: &[u8],
+    config: &IngestConfig,
+    target: Target<'_>,
+) -> Result<Read, Refusal> {
     let now = UnixMillis::from_system(SystemTime::now());
-    let mut reading = Reading { config, now, jobs: Vec::new(), bad: 0, reasons: Vec::new() };
+    let mut reading = Reading { config, target, now, read: Read::default(), bad: 0, reasons: Vec::new() };
     match form {
         Form::Lines => reading.lines(body)?,
         Form::Json => reading.document(body)?,
     }
-    match (reading.bad, reading.jobs.is_empty()) {
+    match (reading.bad, reading.read.jobs.is_empty()) {
         (0, true) => Err(Refusal::bad_request("expected at least one job, got none")),
-        (0, false) => Ok(reading.jobs),
+        (0, false) => Ok(reading.read),
         (bad, _) => Err(Refusal::bad_jobs(bad, reading.reasons)),
     }
 }
@@ -128,16 +149,24 @@ impl Reading<'_> {
 
     fn room(&self) -> Result<(), Refusal> {
         let most = self.config.max_jobs;
-        if self.jobs.len() + self.bad < most { Ok(()) } else { Err(Refusal::too_many_jobs(most)) }
+        if self.read.jobs.len() + self.bad < most { Ok(()) } else { Err(Refusal::too_many_jobs(most)) }
     }
 
     fn take(&mut self, at: At, text: Result<&str, String>) {
         let encoded = text.and_then(|text| {
-            let job = described::job(text)?;
-            job.encode(self.now, self.config.job_limits).map_err(|error| error.to_string())
+            let mut job = described::job(text)?;
+            let Target { queue, around } = self.target;
+            let traces = self.config.telemetry.traces();
+            let sending =
+                traces.and_then(|traces| traces.send(queue, job.kind.as_str(), &mut job.headers, around));
+            let job = job.encode(self.now, self.config.job_limits).map_err(|error| error.to_string())?;
+            Ok((job, sending))
         });
         let reason = match encoded {
-            Ok(job) => return self.jobs.push(job),
+            Ok((job, sending)) => {
+                self.read.jobs.push(job);
+                return self.read.sendings.push(sending);
+            }
             Err(reason) => reason,
         };
         self.bad += 1;
@@ -270,8 +299,10 @@ mod tests {
         let job =
             |n: usize| format!("{{\"id\":\"{n}\",\"key\":\"k\",\"kind\":\"x\",\"payload\":[{n}, 1.0]}}");
         let ids = |form, body: &str| {
-            let jobs = read(form, body.as_bytes(), &config()).unwrap();
-            jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>().join(",")
+            let queue = QueueName::new("q").unwrap();
+            let target = Target { queue: &queue, around: None };
+            let read = read(form, body.as_bytes(), &config(), target).ok().unwrap();
+            read.jobs.iter().map(|job| job.id.to_string()).collect::<Vec<_>>().join(",")
         };
         assert_eq!(ids(Form::Json, &format!(" {}\n", job(1))), "1");
         assert_eq!(ids(Form::Json, &format!("[\n{},\n{}]", job(1), job(2))), "1,2");

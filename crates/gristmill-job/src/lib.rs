@@ -11,7 +11,7 @@
 //! * [`retry_budget`]: how many retries a node affords.
 //! * [`history`]: what happened to a job so far: its attempts and its crashes.
 //! * [`dead_letter`]: the record kept of a job that is no longer tried.
-//! * [`trace`]: the trace a job belongs to.
+//! * [`trace`]: the trace a job belongs to, and those of its attempts.
 //! * [`time`]: `UnixMillis`, the only wall-clock type.
 //!
 //! Invariants: an identifier that was built by `new` is within its limits; what was read from Redis is kept as it is
@@ -39,4 +39,4 @@ pub use place::Place;
 pub use retry::{Backoff, RetryPolicy};
 pub use retry_budget::RetryBudget;
 pub use time::UnixMillis;
-pub use trace::trace_id;
+pub use trace::{TraceContext, trace_id};

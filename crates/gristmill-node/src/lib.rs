@@ -31,4 +31,5 @@ pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
 pub use counters::Counts;
 pub use gristmill_job::RetryBudget;
 pub use node::{DrainReport, Node, NodeError};
+pub use worker::attempt::{CurrentJob, current_job};
 pub use worker::watch::SPARE_THREADS;

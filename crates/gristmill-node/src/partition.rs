@@ -14,6 +14,7 @@ mod line;
 mod notes;
 pub(crate) mod policy;
 pub(crate) mod shared;
+mod spans;
 pub(crate) mod surroundings;
 pub(crate) mod tenure;
 pub(crate) mod told;

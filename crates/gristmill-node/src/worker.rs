@@ -9,6 +9,7 @@
 //! ([`watch`]) and its worker replaced; the worker that it holds ends with it.
 
 pub(crate) mod alone;
+pub(crate) mod attempt;
 pub(crate) mod execution;
 pub(crate) mod panics;
 pub(crate) mod run_queue;

@@ -39,6 +39,9 @@ impl Told {
             value.len() <= MAX_TRACESTATE_BYTES && value.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
         };
         let tracestate = traceparent.and_then(|_| header("tracestate")).filter(fits);
+        // Where the node traces this run, what is asked for it belongs to the run; the producer's context is linked from there.
+        let own = context.trace().map(|trace| trace.to_string());
+        let tracestate = tracestate.filter(|_| own.is_none());
         Self {
             id: visible(context.id().as_bytes()),
             key: visible(context.key().as_bytes()),
@@ -54,9 +57,9 @@ impl Told {
             },
             deadline_ms: unix_ms(hard_limit),
             idempotency_key: context.idempotency_key(),
-            traceparent: traceparent
-                .filter(|value| value.bytes().all(|b| b.is_ascii_graphic()))
-                .map(str::to_owned),
+            traceparent: own.or_else(|| {
+                traceparent.filter(|value| value.bytes().all(|b| b.is_ascii_graphic())).map(str::to_owned)
+            }),
             tracestate: tracestate.map(str::to_owned),
         }
     }

@@ -5,10 +5,11 @@ use crate::events::others::{RedisConnected, RedisLost, RedisUnreachable};
 use crate::metrics::series::{Gauge, Histogram};
 use crate::metrics::{Metrics, Role};
 use crate::pulse::Pulse;
+use crate::trace::{Traces, Tracing};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Where events go. A cheap clone; all clones of one are the same.
@@ -23,6 +24,7 @@ struct Inner {
     sources: Mutex<Vec<Box<Source>>>,
     pulses: Mutex<Vec<Pulse>>,
     stage: AtomicU8,
+    traces: OnceLock<Traces>,
 }
 
 /// How far a process has come. It never goes back.
@@ -57,6 +59,7 @@ impl Telemetry {
             sources: Mutex::default(),
             pulses: Mutex::default(),
             stage: AtomicU8::new(Stage::Starting as u8),
+            traces: OnceLock::new(),
         }))
     }
 
@@ -64,6 +67,17 @@ impl Telemetry {
     pub fn tell<E: Event>(&self, event: &E) {
         event.log();
         event.count(&self.0.metrics);
+    }
+
+    /// From now on attempts and enqueues are traced; said before anything happens, and once.
+    pub fn trace(&self, tracing: Tracing) {
+        let _ = self.0.traces.set(Traces::new(tracing, &self.0.metrics));
+    }
+
+    /// Where spans go; `None` where nothing is traced.
+    #[must_use]
+    pub fn traces(&self) -> Option<&Traces> {
+        self.0.traces.get()
     }
 
     /// It has come so far.

@@ -21,6 +21,8 @@ enum May {
 const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-job", May::Only(&[])),
     ("gristmill-telemetry", May::Only(&["gristmill-job"])),
+    // Heavy, and of use to a program alone.
+    ("gristmill-otlp", May::Only(&["gristmill-job", "gristmill-telemetry"])),
     ("gristmill-broker", May::Only(&["gristmill-job", "gristmill-telemetry"])),
     // A handler runs without a broker: users test theirs with none.
     ("gristmill-handler", May::Only(&["gristmill-job"])),
@@ -44,6 +46,7 @@ const DIRECTIONS: &[(&str, May)] = &[
             "gristmill-remote",
             "gristmill-ingest",
             "gristmill-telemetry",
+            "gristmill-otlp",
         ]),
     ),
     (

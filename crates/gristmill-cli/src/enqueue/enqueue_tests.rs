@@ -4,6 +4,10 @@ use std::io::{BufReader, Write};
 
 const LIMITS: JobLimits = JobLimits { max_envelope_bytes: 4096 };
 
+fn untraced() -> Traced {
+    Traced::new(&Telemetry::default(), &QueueName::new("q").unwrap())
+}
+
 fn by_fields() -> Form {
     Form::Payload {
         kind: "file.changed".into(),
@@ -17,9 +21,9 @@ fn by_fields() -> Form {
 fn read_all(input: &[u8], form: &Form) -> (Vec<String>, Vec<String>) {
     let (mut jobs, mut bad) = (Vec::new(), Vec::new());
     let lines = Lines::new(BufReader::with_capacity(16, input), 4500);
-    each(lines, form, LIMITS, |read| {
+    each(lines, form, LIMITS, &untraced(), |read| {
         match read {
-            Read::Jobs(batch) => jobs.extend(batch.iter().map(|job| {
+            Read::Jobs(batch, _) => jobs.extend(batch.iter().map(|job| {
                 let envelope = Envelope::decode(&job.envelope, 4096).unwrap();
                 assert_eq!(envelope.content_type, gristmill_job::ContentType::Json);
                 let id = if job.own_id { job.id.to_string() } else { "-".into() };
@@ -149,8 +153,8 @@ fn batches_are_bounded_in_jobs_and_in_bytes() {
     let sizes = |input: &str, limits: JobLimits| {
         let mut sizes = Vec::new();
         let lines = Lines::new(input.as_bytes(), limits.max_envelope_bytes);
-        let told = each(lines, &Form::Envelope, limits, |read| {
-            if let Read::Jobs(jobs) = read {
+        let told = each(lines, &Form::Envelope, limits, &untraced(), |read| {
+            if let Read::Jobs(jobs, _) = read {
                 sizes.push(jobs.len());
             }
             true
@@ -181,12 +185,18 @@ fn gzip_is_known_by_its_bytes_and_a_cut_one_is_named() {
     };
     let run = |path: &std::path::Path| {
         let (sender, mut receiver) = mpsc::channel(64);
-        read(source::open(path).map_err(|why| why.to_string())?, &Form::Envelope, LIMITS, &sender);
+        read(
+            source::open(path).map_err(|why| why.to_string())?,
+            &Form::Envelope,
+            LIMITS,
+            &untraced(),
+            &sender,
+        );
         drop(sender);
         let (mut jobs, mut broken) = (0, None);
         while let Ok(read) = receiver.try_recv() {
             match read {
-                Read::Jobs(batch) => jobs += batch.len(),
+                Read::Jobs(batch, _) => jobs += batch.len(),
                 Read::Bad(..) => {}
                 Read::Broken(why) => broken = Some(why),
             }

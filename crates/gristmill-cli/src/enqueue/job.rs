@@ -3,6 +3,7 @@
 use crate::args::EnqueueArguments;
 use gristmill_ingest::described;
 use gristmill_job::{EncodedJob, JobLimits, NewJob, UnixMillis};
+use gristmill_telemetry::trace::sending::Sending;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -39,10 +40,16 @@ impl Form {
     ///
     /// # Errors
     /// Why the line is bad.
-    pub(super) fn job(&self, line: &[u8], now: UnixMillis, limits: JobLimits) -> Result<EncodedJob, String> {
+    pub(super) fn job(
+        &self,
+        line: &[u8],
+        now: UnixMillis,
+        limits: JobLimits,
+        mut traced: impl FnMut(&mut NewJob) -> Option<Sending>,
+    ) -> Result<(EncodedJob, Option<Sending>), String> {
         let text = std::str::from_utf8(line)
             .map_err(|error| format!("not UTF-8 text: a wrong byte at column {}", error.valid_up_to() + 1))?;
-        let job = match self {
+        let mut job = match self {
             Self::Envelope => described::job(text),
             Self::Payload { kind, id, key, version } => {
                 described::object(text)?;
@@ -50,7 +57,8 @@ impl Form {
                 named(text, wanted, kind)
             }
         }?;
-        job.encode(now, limits).map_err(|error| error.to_string())
+        let sending = traced(&mut job);
+        Ok((job.encode(now, limits).map_err(|error| error.to_string())?, sending))
     }
 }
 

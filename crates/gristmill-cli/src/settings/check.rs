@@ -146,6 +146,11 @@ fn fits(key: &str, default: &ValueKind, value: &ValueKind) -> Result<(), (String
             None if key.ends_with("bytes") => refused("a whole number of bytes"),
             None => refused("a whole number"),
         },
+        (ValueKind::Float(_), value) => match value {
+            ValueKind::Float(_) | ValueKind::I64(_) | ValueKind::U64(_) => Ok(()),
+            ValueKind::String(text) if text.parse::<f64>().is_ok_and(f64::is_finite) => Ok(()),
+            _ => refused("a number"),
+        },
         (ValueKind::Array(_), ValueKind::String(_)) => Ok(()),
         (ValueKind::Array(_), ValueKind::Array(texts))
             if texts.iter().all(|text| matches!(text.kind, ValueKind::String(_))) =>

@@ -42,6 +42,7 @@ impl Settings {
             postgres,
             health,
             monitor,
+            telemetry,
             log,
             ..
         } = self;
@@ -88,6 +89,7 @@ impl Settings {
             .chain(postgres.entries())
             .chain(health.entries())
             .chain(monitor.entries())
+            .chain(telemetry.entries())
             .map(|(key, value)| (key.to_owned(), value))
             .chain(self.queue_entries())
             .chain(self.kind_entries())

@@ -34,6 +34,7 @@ impl Settings {
             self.check_postgres(),
             self.health().map(drop),
             self.monitor_every().map(drop),
+            self.telemetry().map(drop),
         ];
         let faults: Vec<_> =
             parts.into_iter().filter_map(Result::err).flat_map(|error| error.faults).collect();

@@ -33,6 +33,7 @@ pub(crate) fn enveloped(envelope: impl Into<Bytes>) -> Delivery {
         reconcile: false,
         cancellation: Cancellation::new(),
         queue: QueueName::new("orders").unwrap(),
+        trace: None,
     }
 }
 

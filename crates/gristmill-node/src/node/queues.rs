@@ -120,6 +120,7 @@ pub(super) fn serve(
                 max_envelope_bytes: config.max_envelope_bytes,
                 budget: Budget::new(queue.retry_budget, Instant::now()),
                 rules: rules.clone(),
+                traced: config.telemetry.traces().map(|traces| (queue.name.clone(), traces.share())),
             },
         },
     };

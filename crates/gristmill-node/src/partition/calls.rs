@@ -1,9 +1,9 @@
 //! The calls of a tenure that have no answer yet, and their numbers.
 
 use crate::partition::lanes::LaneId;
+use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Call, Entry};
-use gristmill_telemetry::tally::Attempt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -1,33 +1,46 @@
 //! What a partition's actor counts and tells of what its state machine decided.
 
 use super::State;
-use super::tenure::End;
+use super::spans::Ground;
+use super::tenure::{Became, End};
+use crate::worker::attempt::Attempt;
 use gristmill_broker::{Entry, Epoch, Settled};
-use gristmill_job::{DeadReason, Envelope};
+use gristmill_job::{DeadReason, Envelope, TraceContext};
+use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::{
     JobDead, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain, JobsRepaired, JobsUnstarted,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
-use gristmill_telemetry::tally::{Attempt, Outcome};
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A tenure that lasted so long did not end of a large answer.
 const LONG_TENURE: Duration = Duration::from_secs(60);
 
 impl State {
     /// What became of runs.
-    pub(super) fn ran(&mut self, runs: Vec<(Attempt, Outcome)>) {
-        for (attempt, outcome) in &runs {
-            self.tally.count(attempt, *outcome);
+    pub(super) fn ran(&mut self, runs: Vec<(Attempt, Became)>) {
+        for (attempt, (outcome, _)) in &runs {
+            self.tally.count(&attempt.told, *outcome);
         }
-        self.tally.flush(self.around.telemetry.metrics());
+        let telemetry = &self.around.telemetry;
+        self.tally.flush(telemetry.metrics());
+        if let Some(traces) = telemetry.traces() {
+            let (ground, now) = (self.ground(), Instant::now());
+            runs.iter().for_each(|(attempt, became)| ground.trace(traces, attempt, *became, now));
+        }
+    }
+
+    fn ground(&self) -> Ground<'_> {
+        let (queue, incarnation) = (&self.queue.name, &self.around.incarnation);
+        Ground { queue, partition: self.shared.partition, incarnation }
     }
 
     pub(super) fn outcome(&self, entry: &Entry, settled: &Settled, reason: Option<DeadReason>) {
         self.around.counters.settled(settled);
         let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
-        let (job, place, trace_id) = (&entry.id, &entry.place, &TraceOf(entry));
+        let trace_id = &TraceOf { entry, ground: self.ground(), telemetry: &self.around.telemetry };
+        let (job, place) = (&entry.id, &entry.place);
         let attempt = u64::from(entry.state.attempts()) + 1;
         let telemetry = &self.around.telemetry;
         match (settled, reason) {
@@ -116,12 +129,21 @@ fn word(settled: &Settled) -> &'static str {
     }
 }
 
-/// The trace that a job's producer named; looked for only where it is shown.
-struct TraceOf<'a>(&'a Entry);
+/// The trace of an attempt where attempts are traced, else the one that the job's producer named. Looked for only where it
+/// is shown.
+struct TraceOf<'a> {
+    entry: &'a Entry,
+    ground: Ground<'a>,
+    telemetry: &'a Telemetry,
+}
 
 impl fmt::Display for TraceOf<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let envelope = Envelope::decode(&self.0.envelope, usize::MAX).ok();
+        if let Some(traces) = self.telemetry.traces() {
+            let attempt = self.ground.attempt_of(self.entry, self.entry.state.turn());
+            return f.write_str(&TraceContext::of_attempt(&attempt, traces.share()).trace_id());
+        }
+        let envelope = Envelope::decode(&self.entry.envelope, usize::MAX).ok();
         f.write_str(envelope.as_ref().and_then(Envelope::trace_id).unwrap_or("-"))
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::worker::run_queue::lock;
 use gristmill_handler::Rule;
-use gristmill_job::RetryPolicy;
 use gristmill_job::retry_budget::{Bucket, RetryBudget};
+use gristmill_job::{QueueName, RetryPolicy};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub(crate) struct Policy {
     pub(crate) budget: Budget,
     /// What the kinds say.
     pub(crate) rules: Rules,
+    /// Where attempts are traced: the queue, and the share of them that is kept whatever they come to.
+    pub(crate) traced: Option<(QueueName, f64)>,
 }
 
 #[cfg(test)]
@@ -39,6 +41,7 @@ impl Policy {
             max_envelope_bytes: 1 << 20,
             budget: Budget::new(RetryBudget { share: 0.2, per_second: 1e9 }, Instant::now()),
             rules: Rules::default(),
+            traced: None,
         }
     }
 }

@@ -24,14 +24,14 @@ mod serving;
 mod settling;
 mod starting;
 
-pub(crate) use events::{Action, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
+pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};
+use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Refusal, Settle};
 use gristmill_job::{Key, Place};
-use gristmill_telemetry::tally::Attempt;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;

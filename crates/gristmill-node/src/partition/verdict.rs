@@ -9,6 +9,8 @@ use bytes::Bytes;
 use gristmill_broker::state::{StateLine, Why};
 use gristmill_broker::{Emit, Entry, Epoch, Settle, Verdict};
 use gristmill_handler::{Answer, Facts};
+use gristmill_job::envelope::MAX_HEADERS;
+use gristmill_job::trace::{AttemptOf, TRACEPARENT, TraceContext};
 use gristmill_job::{
     AttemptRecord, CrashRecord, DeadLetter, DeadReason, Effects, Envelope, ErrorClass, Failure, History,
     JobId, JobLimits, UnixMillis,
@@ -152,9 +154,17 @@ impl Judge<'_> {
             return Verdict::Done { version, entity: None, emits: Vec::new() };
         }
         let mut emits = Vec::with_capacity(effects.emit.len());
+        let trace = self.trace(case).filter(|_| !effects.emit.is_empty());
         for (position, (queue, mut job)) in effects.emit.into_iter().enumerate() {
             // Named after parent and position, so that a rerun emits the same ids.
             job.id = Some(JobId::emitted_by(&case.entry.id, position));
+            // Its attempt made it: links of its own runs lead here. A context of the handler's own stays.
+            if let Some(context) = trace.filter(|context| context.sampled)
+                && !job.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(TRACEPARENT))
+                && job.headers.len() < MAX_HEADERS
+            {
+                job.headers.push((TRACEPARENT.to_owned(), context.to_string()));
+            }
             match job.encode(self.wall, JobLimits::default()) {
                 Ok(job) => emits.push(Emit { queue, job }),
                 Err(error) => {
@@ -222,15 +232,24 @@ impl Judge<'_> {
         Verdict::Retry { attempts: case.line.attempts, delay, why: Why::Kind, interrupted, history }
     }
 
+    /// The attempt's own trace, where attempts are traced.
+    fn trace(&self, case: &Case<'_>) -> Option<TraceContext> {
+        let (queue, share) = self.policy.traced.as_ref()?;
+        let Case { entry, line, .. } = case;
+        let (partition, place, job) = (self.partition, entry.place, &entry.id);
+        Some(TraceContext::of_attempt(&AttemptOf { queue, partition, place, job, turn: line.turn }, *share))
+    }
+
     fn record(&self, case: &Case<'_>, attempt: u32, class: &str, error: String) -> AttemptRecord {
         let envelope = Envelope::decode(&case.entry.envelope, self.policy.max_envelope_bytes).ok();
+        let own = self.trace(case).map(|context| context.trace_id());
         AttemptRecord {
             attempt,
             at: self.redis,
             node: self.node.to_owned(),
             class: class.to_owned(),
             error,
-            trace: envelope.and_then(|envelope| envelope.trace_id().map(str::to_owned)),
+            trace: own.or_else(|| envelope.and_then(|envelope| envelope.trace_id().map(str::to_owned))),
         }
     }
 
@@ -276,6 +295,14 @@ impl Judge<'_> {
             node: crash.fence.incarnation.as_str().to_owned(),
             at: crash.at,
         };
+        let mut traces: Vec<String> = Vec::new();
+        let of_envelope = envelope.as_ref().and_then(Envelope::trace_id).map(str::to_owned);
+        let of_attempts = history.records().iter().filter_map(|record| record.trace.clone());
+        for trace in of_envelope.into_iter().chain(of_attempts) {
+            if !traces.contains(&trace) {
+                traces.push(trace);
+            }
+        }
         let letter = DeadLetter {
             job: entry.id.as_bytes().to_vec(),
             key: entry.key.as_bytes().to_vec(),
@@ -291,7 +318,7 @@ impl Judge<'_> {
             history: history.into_records(),
             crashes: line.crashes.iter().map(crash).collect(),
             replays: line.replays,
-            traces: envelope.as_ref().and_then(Envelope::trace_id).map(str::to_owned).into_iter().collect(),
+            traces,
             kind: envelope.as_ref().map(|envelope| envelope.kind.to_owned()),
             version: envelope.as_ref().map(|envelope| envelope.version),
         };

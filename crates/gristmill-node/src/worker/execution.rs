@@ -2,6 +2,7 @@
 
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
+use crate::worker::attempt::{self, Began, Current};
 use crate::worker::run_queue::RunQueue;
 use crate::worker::slot::Slot;
 use crate::worker::stealable;
@@ -10,13 +11,13 @@ use gristmill_handler::{
     Answer, Cancellation, Delivery, DeliverySemantics, Facts, Redelivery, Registry, Rule, RunFuture, Stage,
     Started,
 };
-use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName, UnixMillis};
+use gristmill_job::{DeadReason, ErrorClass, Failure, QueueName, TraceContext, UnixMillis};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::HandlerCameBack;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 pub(crate) struct Executor {
@@ -33,10 +34,10 @@ enum How {
 }
 
 impl How {
-    fn class(&self) -> Option<ErrorClass> {
+    fn answer(&self) -> Option<&Answer> {
         match self {
-            Self::Answered(Answer::Failed(failure)) => Some(failure.class),
-            _ => None,
+            Self::Answered(answer) => Some(answer),
+            Self::Stopped => None,
         }
     }
 }
@@ -59,7 +60,7 @@ impl Guard {
         let (partition, run, ran, attempt) = match self.watched.finish() {
             Hold::Nothing => return,
             Hold::Alive(live) => {
-                let attempt = live.attempt(how.class());
+                let attempt = live.attempt(how.answer());
                 let Live { partition, run, facts, .. } = live;
                 let ran = match how {
                     How::Answered(answer) => Ran::Answered(answer, facts),
@@ -127,6 +128,8 @@ impl Executor {
             return true;
         }
         let cancellation = Cancellation::new();
+        let began = Began::of(&self.telemetry, &run, &partition, started_at);
+        let context = began.map(|began| began.context);
         let started = match run.entry.key.as_bytes() {
             [] => Started::Refused {
                 reason: DeadReason::Undecodable,
@@ -134,7 +137,8 @@ impl Executor {
                 facts: Facts { version: 0, own_id: true, max_attempts: None, kind: None, options: None },
             },
             _ => {
-                self.registry.start(delivery(&run, &partition.queue, &cancellation), self.max_envelope_bytes)
+                let delivery = delivery(&run, &partition.queue, &cancellation, context);
+                self.registry.start(delivery, self.max_envelope_bytes)
             }
         };
         let (mut future, facts) = match started {
@@ -146,12 +150,16 @@ impl Executor {
         };
         partition.began_one();
         let waited = waited(&run, &partition, started_at);
-        watched.begin(Live { partition, run, facts, started_at, waited });
+        let current = (run.entry.clone(), run.attempt, context);
+        watched.begin(Live { partition, run, facts, started_at, waited, began });
         let (queue, telemetry) = (self.queue.clone(), self.telemetry.clone());
         let mut guard = Guard { queue, telemetry, watched: watched.clone(), registered: false };
         // From here on the thread may be held.
         stealable::make();
-        match poll_fn(|cx| Poll::Ready(watched.poll(&mut future, cx, started_at))).await {
+        let first = poll_fn(|cx| {
+            Poll::Ready(attempt::during(&current, || watched.poll(&mut future, cx, started_at)))
+        });
+        match first.await {
             Polled::Answered(answer) => guard.end(answer),
             Polled::TooLate => {}
             Polled::Pending => {
@@ -192,11 +200,12 @@ fn spawn(
     mut future: RunFuture,
     cancellation: Cancellation,
 ) {
-    let Going { partition, entry, epoch, limits, started_at } = going;
+    let Going { partition, entry, epoch, limits, started_at, current } = going;
     let place = entry.place;
     partition.running(place, epoch, cancellation.clone(), watched.clone(), spared);
     let task = tokio::spawn(async move {
-        let (answer, over) = within(limits, &cancellation, started_at, &watched, &mut future).await;
+        let (answer, over) =
+            within(limits, &cancellation, started_at, (&watched, &current), &mut future).await;
         let cut_short = !over && cancellation.stage() > Stage::Running && may_pass(&answer);
         if !cut_short {
             guard.end(answer);
@@ -211,10 +220,13 @@ async fn within(
     (soft, hard): (Option<Duration>, Option<Duration>),
     cancellation: &Cancellation,
     started_at: Instant,
-    watched: &Watched,
+    (watched, current): (&Watched, &Current),
     future: &mut RunFuture,
 ) -> (Answer, bool) {
-    let mut run = pin!(poll_fn(|cx| match watched.poll(future, cx, Instant::now()) {
+    let poll = |future: &mut RunFuture, cx: &mut Context<'_>| {
+        attempt::during(current, || watched.poll(future, cx, Instant::now()))
+    };
+    let mut run = pin!(poll_fn(|cx| match poll(future, cx) {
         Polled::Answered(answer) => Poll::Ready(answer),
         Polled::Pending => Poll::Pending,
         // Refused by whoever ends it.
@@ -266,7 +278,12 @@ fn waited(run: &Run, partition: &Shared, now: Instant) -> Option<Duration> {
     known.then(|| UnixMillis(since).age_at(partition.redis_now(now).unwrap_or_else(wall)))
 }
 
-fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delivery {
+fn delivery(
+    run: &Run,
+    queue: &QueueName,
+    cancellation: &Cancellation,
+    trace: Option<TraceContext>,
+) -> Delivery {
     let entry = &run.entry;
     Delivery {
         id: entry.id.clone(),
@@ -278,5 +295,6 @@ fn delivery(run: &Run, queue: &QueueName, cancellation: &Cancellation) -> Delive
         reconcile: run.reconcile,
         cancellation: cancellation.clone(),
         queue: queue.clone(),
+        trace,
     }
 }

@@ -11,7 +11,8 @@ use crate::partition::tenure::{Ended, Ran};
 use crate::supervisor::Message as ToSupervisor;
 use crate::worker::run_queue::{Hung, RunQueue, lock};
 use crate::worker::watched::{Limits, Live, Watched};
-use gristmill_job::{ErrorClass, UnixMillis};
+use gristmill_handler::Answer;
+use gristmill_job::{ErrorClass, Failure, UnixMillis};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::HandlerGivenUp;
 use gristmill_telemetry::events::node::NodeEnds;
@@ -173,7 +174,7 @@ impl Watch {
             job: &run.entry.id,
             place: &run.entry.place,
             attempt: u64::from(run.attempt),
-            trace_id: &"-",
+            trace_id: &live.began.map_or_else(|| "-".into(), |began| began.context.trace_id()),
             kind,
             seconds,
         });
@@ -192,13 +193,14 @@ impl Watch {
             job: run.entry.id.clone(),
             since: UnixMillis(clock.0.saturating_sub(u64::try_from(held.as_millis()).unwrap_or(u64::MAX))),
         });
+        let failure = Failure::new(ErrorClass::Timeout, vec![words.clone()]);
         partition.tell(Ended {
             epoch: run.epoch,
             lane: run.lane,
             entry: run.entry.clone(),
             turn: run.turn,
             ran: Ran::Hung(words, facts.clone()),
-            attempt: live.attempt(Some(ErrorClass::Timeout)),
+            attempt: live.attempt(Some(&Answer::Failed(failure))),
         });
         self.runs.free_slot();
     }

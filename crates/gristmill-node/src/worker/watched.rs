@@ -10,12 +10,13 @@
 
 use crate::partition::shared::{Shared, micros};
 use crate::partition::tenure::Run;
+use crate::worker::attempt::{Attempt, Began, Traced};
 use crate::worker::panics::poll_caught;
 use crate::worker::run_queue::lock;
 use gristmill_broker::{Entry, Epoch};
 use gristmill_handler::{Answer, Facts, RunFuture};
-use gristmill_job::ErrorClass;
-use gristmill_telemetry::tally::Attempt;
+use gristmill_job::TraceContext;
+use gristmill_telemetry::tally;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -36,13 +37,20 @@ pub(crate) struct Live {
     pub(crate) started_at: Instant,
     /// How long its job had waited then.
     pub(crate) waited: Option<Duration>,
+    /// Where it is traced.
+    pub(crate) began: Option<Began>,
 }
 
 impl Live {
-    /// What is to be told of the run, once it has ended.
-    pub(crate) fn attempt(&self, class: Option<ErrorClass>) -> Option<Attempt> {
+    /// What is to be told of the run, once it has ended: with this answer, or stopped.
+    pub(crate) fn attempt(&self, answer: Option<&Answer>) -> Option<Attempt> {
         let kind = self.facts.kind?;
-        Some(Attempt { kind, waited: self.waited, ran: self.started_at.elapsed(), class })
+        let class = match answer {
+            Some(Answer::Failed(failure)) => Some(failure.class),
+            _ => None,
+        };
+        let told = tally::Attempt { kind, waited: self.waited, ran: self.started_at.elapsed(), class };
+        Some(Attempt { told, traced: self.began.map(|began| Traced::new(began, &self.run, answer)) })
     }
 }
 
@@ -54,6 +62,8 @@ pub(crate) struct Going {
     /// Soft and hard.
     pub(crate) limits: (Option<Duration>, Option<Duration>),
     pub(crate) started_at: Instant,
+    /// For the log lines of its handler.
+    pub(crate) current: (Arc<Entry>, u32, Option<TraceContext>),
 }
 
 #[derive(Default)]
@@ -99,13 +109,14 @@ impl Watched {
     /// What the task of a run needs to know; `None` where nothing is alive.
     pub(crate) fn going(&self) -> Option<Going> {
         let hold = lock(&self.hold);
-        let Hold::Alive(Live { partition, run, facts, started_at, .. }) = &*hold else { return None };
+        let Hold::Alive(Live { partition, run, facts, started_at, began, .. }) = &*hold else { return None };
         Some(Going {
             partition: partition.clone(),
             entry: run.entry.clone(),
             epoch: run.epoch,
             limits: facts.options.as_ref().map_or((None, None), |options| options.limits()),
             started_at: *started_at,
+            current: (run.entry.clone(), run.attempt, began.map(|began| began.context)),
         })
     }
 

@@ -61,6 +61,7 @@ pub(crate) fn delivery(id: &str, sku: &str, version: u64, cents: i64) -> Deliver
         reconcile: false,
         cancellation: Cancellation::new(),
         queue: QueueName::new("prices").unwrap(),
+        trace: None,
     }
 }
 

@@ -150,6 +150,7 @@ impl Kind {
             reconcile: false,
             cancellation: cancellation.clone(),
             queue: QueueName::new("prices").unwrap(),
+            trace: None,
         };
         match self.registry.start(delivery, 1 << 20) {
             Started::Run { future, .. } => (future, cancellation),

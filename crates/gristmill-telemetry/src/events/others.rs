@@ -19,6 +19,14 @@ events! {
     EnqueueRepeated "enqueue.repeated" DEBUG "gristmill_broker" "an enqueue is repeated under its own id"
         { partition: num, error: show }
         {}
+    /// A collector takes nothing.
+    TelemetryNotTaken "telemetry.not_taken" WARN "gristmill_otlp" "no collector takes what is told; it is dropped, and counted"
+        { what: str, error: show }
+        {}
+    /// It does again.
+    TelemetryTaken "telemetry.taken" INFO "gristmill_otlp" "a collector takes again what is told"
+        { what: str }
+        {}
     /// An ingest server listens.
     IngestReady "ingest.ready" INFO "gristmill_cli" "ready"
         { listen: show }

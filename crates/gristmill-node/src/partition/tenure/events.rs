@@ -2,12 +2,13 @@
 
 use crate::partition::lanes::{LaneId, Memory};
 use crate::partition::policy::Policy;
+use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::start::How;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settle, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Place, UnixMillis};
-use gristmill_telemetry::tally::{Attempt, Outcome};
+use gristmill_telemetry::tally::Outcome;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -104,10 +105,13 @@ pub(crate) enum Action {
     /// So many jobs are laid down for the next owner.
     HandedBack(usize),
     /// What became of these runs.
-    Ran(Vec<(Attempt, Outcome)>),
+    Ran(Vec<(Attempt, Became)>),
     /// A job ended otherwise, or was put back; `reason` where it is dead.
     Outcome { entry: Arc<Entry>, settled: Settled, reason: Option<DeadReason> },
 }
+
+/// What became of a run, and why its job is dead where it is.
+pub(crate) type Became = (Outcome, Option<DeadReason>);
 
 /// Why a partition is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
 
 use super::looking::Looking;
-use super::{Action, End, Ended, Leftover, Now, Outbox, Phase, Ran, Tenure};
+use super::{Action, Became, End, Ended, Leftover, Now, Outbox, Phase, Ran, Tenure};
 use crate::partition::calls::{Calls, OnAnswer};
 use crate::partition::lanes::LaneJob;
+use crate::worker::attempt::Attempt;
 use gristmill_broker::{Call, Entry, Epoch, Settle, Verdict};
 use gristmill_job::{Key, Place};
-use gristmill_telemetry::tally::{Attempt, Outcome};
+use gristmill_telemetry::tally::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -199,8 +200,8 @@ impl Tenure {
 
 /// The results of these runs are not known to be written.
 pub(super) fn lost(attempts: impl IntoIterator<Item = Attempt>, actions: &mut Vec<Action>) {
-    let lost: Vec<(Attempt, Outcome)> =
-        attempts.into_iter().map(|attempt| (attempt, Outcome::Lost)).collect();
+    let lost: Vec<(Attempt, Became)> =
+        attempts.into_iter().map(|attempt| (attempt, (Outcome::Lost, None))).collect();
     if !lost.is_empty() {
         actions.push(Action::Ran(lost));
     }

@@ -5,13 +5,14 @@ use super::{Action, End, Ended, Leftover, Now, Phase, Ran, Run, Settling, Tenure
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId};
 use crate::partition::verdict::Judge;
+use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::state::Why;
 use gristmill_broker::{Call, Entry, Settle, Settled, Verdict};
 use gristmill_handler::Answer as RunAnswer;
 use gristmill_job::EntityChange;
-use gristmill_telemetry::tally::{Attempt, Outcome};
+use gristmill_telemetry::tally::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl Tenure {
         let place = run.entry.place;
         let handed_back = |attempt: Option<Attempt>, actions: &mut Vec<Action>| {
             if let Some(attempt) = attempt {
-                actions.push(Action::Ran(vec![(attempt, Outcome::HandedBack)]));
+                actions.push(Action::Ran(vec![(attempt, (Outcome::HandedBack, None))]));
             }
         };
         match run.ran {
@@ -105,7 +106,7 @@ impl Tenure {
             self.lanes.settled(lane, now.instant);
             actions.push(Action::Done(1));
             if let Some(attempt) = run.attempt {
-                actions.push(Action::Ran(vec![(attempt, meant(&settle.verdict))]));
+                actions.push(Action::Ran(vec![(attempt, (meant(&settle.verdict), None))]));
             }
             return;
         }
@@ -176,12 +177,12 @@ impl Tenure {
         let mut ran = Vec::with_capacity(settles.len());
         for ((settle, settled), on_answer) in settles.iter().zip(jobs).zip(sent.lanes) {
             let OnAnswer { lane, entry, slot, mut attempt } = on_answer;
-            let mut became = |attempt: &mut Option<Attempt>, outcome| {
-                ran.extend(attempt.take().map(|attempt| (attempt, outcome)));
-            };
             let (reason, holds) = match &settle.verdict {
                 Verdict::Dead { reason, hold, .. } => (Some(*reason), *hold),
                 _ => (None, false),
+            };
+            let mut became = |attempt: &mut Option<Attempt>, outcome| {
+                ran.extend(attempt.take().map(|attempt| (attempt, (outcome, reason))));
             };
             match (&settled, &settle.verdict) {
                 (Settled::Done, _) if slot.is_some() => {
