@@ -109,6 +109,15 @@ pub(crate) fn tools() -> Tools {
     tools
 }
 
+/// The newest Helm there is.
+pub(crate) fn newest_helm() -> Result<PathBuf, Failure> {
+    let mut tools = Tools::default();
+    let [.., newest] = &HELMS;
+    tools.take(newest.variable, format!("Helm {}", newest.version), || fetch_helm(newest));
+    let found = tools.found.pop().map(|(_, path)| path);
+    found.ok_or_else(|| Failure::missing("no Helm to render the chart with"))
+}
+
 pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let scan = args.iter().any(|arg| arg == "--scan");
     let to_tests = args.iter().filter(|arg| *arg != "--scan");

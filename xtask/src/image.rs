@@ -1,7 +1,11 @@
 //! `cargo xtask image`: the image of the program, from a static binary, and with `--check` two of them that must be the same
 //! and one that must start where nothing may be written.
 //!
+//! `boot`: and with `--boot` one that is started from the chart.
+//!
 //! Nothing of this machine gets in: paths are remapped, files have the time 0, the base is empty.
+
+mod boot;
 
 use std::ffi::OsString;
 use std::fs;
@@ -26,6 +30,7 @@ struct Request {
     tag: String,
     layout_only: bool,
     check: bool,
+    boot: bool,
 }
 
 pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
@@ -47,22 +52,26 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
         println!("built twice, the same image");
         starts(&folder)?;
     }
+    if request.boot {
+        boot::run(&request.tag)?;
+    }
     Ok(())
 }
 
 fn parse(args: &[OsString]) -> Result<Request, Failure> {
-    let mut request = Request { tag: TAG.into(), layout_only: false, check: false };
+    let mut request = Request { tag: TAG.into(), layout_only: false, check: false, boot: false };
     let mut args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--check" => request.check = true,
+            "--boot" => request.boot = true,
             "--layout-only" => request.layout_only = true,
             "--tag" => {
                 request.tag = args.next().ok_or_else(|| Failure::usage("--tag needs a name"))?;
             }
             other => {
                 return Err(Failure::usage(format!(
-                    "`image` knows --tag NAME, --layout-only and --check, not `{other}`"
+                    "`image` knows --tag NAME, --layout-only, --check and --boot, not `{other}`"
                 )));
             }
         }
@@ -186,8 +195,8 @@ mod tests {
 
     #[test]
     fn arguments_are_read_and_others_refused() {
-        let all = request("--tag a:b --check --layout-only").unwrap();
-        assert_eq!(all, Request { tag: "a:b".into(), layout_only: true, check: true });
+        let all = request("--tag a:b --check --boot --layout-only").unwrap();
+        assert_eq!(all, Request { tag: "a:b".into(), layout_only: true, check: true, boot: true });
         assert_eq!(request("").unwrap().tag, TAG);
         assert_eq!(request("--tag").unwrap_err().code, 2);
         assert!(request("--push").unwrap_err().text.unwrap().contains("--push"));

@@ -42,8 +42,9 @@ cargo xtask <command>
                                      the whole test suite, servers included; --all runs all of it on every
                                      server; what follows `--` goes to the test binaries
   bench [args…]                      load and latency beside the raw limits of Redis
-  image [--tag NAME] [--check]       the image of the program (static, from scratch); --check: built twice the same, and
-                                     started where nothing may be written
+  image [--tag NAME] [--check] [--boot]
+                                     the image of the program (static, from scratch); --check: built twice the same, and
+                                     started where nothing may be written; --boot: started by podman from the chart
   chart [--scan] [filter…]           the tests of the Helm chart alone; --scan: a security scanner, too
   lint                               formatting and clippy, warnings denied
   servers [--all]                    find or install the server that demo and bench need; --all: every

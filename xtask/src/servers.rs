@@ -95,6 +95,11 @@ impl Found {
         self.paths.iter().map(|(slot, path)| (slot.variable(), path.as_path()))
     }
 
+    /// The Redis that everything runs on.
+    pub(crate) fn floor(&self) -> Option<&Path> {
+        self.paths.iter().find(|(slot, _)| *slot == Slot::Redis7).map(|(_, path)| path.as_path())
+    }
+
     /// Whether everything that was wanted is there.
     pub(crate) fn complete(&self) -> bool {
         self.missing.is_empty()
