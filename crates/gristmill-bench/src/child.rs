@@ -5,13 +5,17 @@ use crate::cost;
 use crate::failure::{Failure, Outcome, ensure};
 use crate::handlers::{Seen, age_ms, registry};
 use crate::jobs::queue;
-use crate::plan::{Role, Task};
+use crate::plan::{Role, Task, Told};
 use crate::rate::{Samples, percentile};
 use crate::raw;
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::GROUP;
 use gristmill_job::{Envelope, RetryBudget};
 use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
+use gristmill_otlp::environment::Environment;
+use gristmill_otlp::{Exporter, Wanted};
+use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::trace::Tracing;
 use redis::Value;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -25,6 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A node that settles nothing for so long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
 const HANDLERS_PER_NODE: usize = 100;
+/// How long spans that are left may take.
+const FLUSH: Duration = Duration::from_secs(3);
 /// A retry budget that nothing uses up.
 const ENDLESS: RetryBudget = RetryBudget { share: 1.0, per_second: 1e6 };
 
@@ -49,6 +55,8 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         if config.lease_ttl != Duration::from_millis(task.lease_ms) {
             config = config.with_lease(Duration::from_millis(task.lease_ms));
         }
+        let (telemetry, exporter) = telemetry(task)?;
+        config.telemetry = telemetry.clone();
         let seen = Seen::new(task);
         let mut leave = signal(SignalKind::terminate())?;
         let node = Node::start(config, registry(task.role, seen.clone())).await?;
@@ -59,6 +67,9 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         };
         let cpu = cost::cpu("self")?;
         let counts = node.drain(std::future::pending()).await.counts;
+        if let Some(exporter) = exporter {
+            tokio::task::spawn_blocking(|| exporter.finish(FLUSH)).await.map_err(broken)?;
+        }
         let ages = std::mem::take(&mut *seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner));
         let mut ages = without_ends(ages);
         let report = [
@@ -71,6 +82,8 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
             ("failed", seen.failed.load(Ordering::Relaxed) as f64),
             ("heartbeat_late_ms", counts.heartbeat_late_ms as f64),
             ("cpu_ms", cpu.as_millis() as f64),
+            ("spans_exported", telemetry.metrics().spans_exported_total.one().get() as f64),
+            ("spans_dropped", telemetry.metrics().spans_dropped_total.one().get() as f64),
             ("peak_bytes", cost::resident("self", "VmHWM")? as f64),
             ("p50_ms", percentile(&mut ages, 0.50)),
             ("p99_ms", percentile(&mut ages, 0.99)),
@@ -82,6 +95,29 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         say(&report);
         Ok(())
     })
+}
+
+/// What a node tells of itself, and what takes it away.
+fn telemetry(task: &Task) -> Outcome<(Telemetry, Option<Exporter>)> {
+    let telemetry = match task.told {
+        Told::Nothing => Telemetry::off(),
+        _ => Telemetry::default(),
+    };
+    let share = match task.told {
+        Told::Nothing | Told::Metrics => return Ok((telemetry, None)),
+        Told::Some => 0.01,
+        Told::All => 1.0,
+    };
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT".to_owned(), task.collector.clone());
+    let environment = Environment::read([endpoint]).map_err(broken)?;
+    telemetry.trace(Tracing { share, slow: Duration::from_secs(10), room: environment.room });
+    let wanted = Wanted { instance: task.name.clone(), metrics: false };
+    let exporter = Exporter::start(&telemetry, &environment, &wanted).map_err(broken)?;
+    Ok((telemetry, Some(exporter)))
+}
+
+fn broken(error: impl std::fmt::Display) -> Failure {
+    Failure::Broken(error.to_string())
 }
 
 fn say(report: &[(&str, f64)]) {

@@ -82,6 +82,7 @@ pub(crate) enum Only {
     FailOnce,
     Poison,
     Dead,
+    Telemetry,
 }
 
 /// The ways a queue is drained.
@@ -132,6 +133,31 @@ pub(crate) struct Task {
     /// The queue has the default retry budget, not one that is never used up.
     #[arg(long)]
     pub(crate) default_retry_budget: bool,
+    /// What it tells of itself.
+    #[arg(long, value_enum, default_value_t = Told::Metrics)]
+    pub(crate) told: Told,
+    /// Where traces go.
+    #[arg(long, default_value = "")]
+    pub(crate) collector: String,
+}
+
+/// What a node tells of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Told {
+    /// Nothing is counted.
+    Nothing,
+    /// As every node does.
+    Metrics,
+    /// Traces, of which one in a hundred is kept.
+    Some,
+    /// Traces, of which all are kept.
+    All,
+}
+
+impl Told {
+    pub(crate) fn word(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
 }
 
 /// What a child's handler does.

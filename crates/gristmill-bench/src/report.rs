@@ -28,6 +28,9 @@ pub(crate) struct Figures {
     pub(crate) dead_million_ping_p99_ms: Option<f64>,
     /// How many there were.
     pub(crate) dead_letters: Option<f64>,
+    pub(crate) telemetry_metrics_ratio: Option<f64>,
+    pub(crate) telemetry_traces_1pct_ratio: Option<f64>,
+    pub(crate) telemetry_traces_all_ratio: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -77,6 +80,9 @@ impl fmt::Display for Figures {
             ("poison_recovery_ms", shown(self.poison_recovery_ms, 0)),
             ("dead_million_ping_p99_ms", shown(self.dead_million_ping_p99_ms, 3)),
             ("dead_letters", shown(self.dead_letters, 0)),
+            ("telemetry_metrics_ratio", shown(self.telemetry_metrics_ratio, 3)),
+            ("telemetry_traces_1pct_ratio", shown(self.telemetry_traces_1pct_ratio, 3)),
+            ("telemetry_traces_all_ratio", shown(self.telemetry_traces_all_ratio, 3)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

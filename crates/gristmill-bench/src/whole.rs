@@ -1,7 +1,7 @@
 //! gristmill whole: a node in a process of its own, as the parent sees it.
 
 use crate::failure::{Failure, Outcome, ensure};
-use crate::plan::{Plan, Role};
+use crate::plan::{Plan, Role, Told};
 use gristmill_testkit::process::Process;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -44,6 +44,13 @@ impl Child {
         let mut arguments = arguments("node", plan, url, "bench", Role::FailOnce, expect);
         arguments.push(format!("--fail-percent={percent}"));
         arguments.extend(plan.default_retry_budget.then(|| "--default-retry-budget".to_owned()));
+        Self::spawn(&arguments, expect)?.ready()
+    }
+
+    /// The same, which tells so much of itself.
+    pub(crate) fn told(plan: &Plan, url: &str, told: Told, collector: &str, expect: usize) -> Outcome<Self> {
+        let mut arguments = arguments("node", plan, url, "bench", Role::Plain, expect);
+        arguments.extend([format!("--told={}", told.word()), format!("--collector={collector}")]);
         Self::spawn(&arguments, expect)?.ready()
     }
 

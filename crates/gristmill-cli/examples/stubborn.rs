@@ -18,6 +18,7 @@ async fn hold(_: Raw) {
 }
 
 async fn refuse(_: Raw, context: Context) -> Result<(), HandlerError> {
+    tracing::info!(key = %context.key(), "no use for it");
     Err(HandlerError::permanent(format!("no use for {}", context.key())))
 }
 

@@ -1,5 +1,7 @@
 //! The log: one line per event on standard error, for people or as JSON.
 
+mod lines;
+
 use crate::settings::{LogFormat, Settings};
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
@@ -30,8 +32,12 @@ pub fn start(settings: &Settings, quietly: bool) {
     let Ok(filter) = filter(level) else { return };
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let _ = match settings.log_format() {
-        Ok(LogFormat::Json) => builder.json().flatten_event(true).try_init(),
-        _ => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        Ok(LogFormat::Json) => builder.event_format(lines::Json).try_init(),
+        _ => {
+            let ansi = std::io::stderr().is_terminal();
+            let format = tracing_subscriber::fmt::format().with_ansi(ansi);
+            builder.with_ansi(ansi).event_format(lines::Human(format)).try_init()
+        }
     };
 }
 

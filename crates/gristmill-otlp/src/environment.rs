@@ -1,5 +1,5 @@
-//! OpenTelemetry's variables, as far as the exporter's library does not read them itself (endpoints, headers and timeouts it
-//! does).
+//! OpenTelemetry's variables, as far as the exporter's library does not read them itself (headers, timeouts and
+//! compression it does).
 
 use opentelemetry::KeyValue;
 use opentelemetry_sdk::Resource;
@@ -124,8 +124,20 @@ impl Environment {
             .or_else(|| self.get(&format!("OTEL_EXPORTER_OTLP_{what}")))
     }
 
-    pub(crate) fn endpoint_is_secure(&self) -> bool {
-        self.of("TRACES", "ENDPOINT").is_some_and(|endpoint| endpoint.starts_with("https://"))
+    /// Where a signal goes. Its own endpoint is whole; the general one, over HTTP, is where the paths of the signals begin.
+    pub(crate) fn endpoint(&self, signal: &str, protocol: Protocol) -> String {
+        let own = self.get(&format!("OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"));
+        let general = self.get("OTEL_EXPORTER_OTLP_ENDPOINT");
+        match protocol {
+            Protocol::Grpc => own.or(general).unwrap_or("http://localhost:4317").to_owned(),
+            Protocol::Http => own.map_or_else(
+                || {
+                    let base = general.unwrap_or("http://localhost:4318").trim_end_matches('/');
+                    format!("{base}/v1/{}", signal.to_lowercase())
+                },
+                str::to_owned,
+            ),
+        }
     }
 
     pub(crate) fn tls(&self) -> ClientTlsConfig {
@@ -168,7 +180,7 @@ mod tests {
         let environment = read(&[("OTEL_EXPORTER_OTLP_PROTOCOL", ""), ("PATH", "/")]).unwrap();
         assert_eq!((environment.protocol, environment.room, environment.batch), (Protocol::Http, 2048, 512));
         assert_eq!(environment.rhythm, Duration::from_secs(5));
-        assert!(!environment.is_off() && !environment.endpoint_is_secure());
+        assert!(!environment.is_off());
     }
 
     #[test]
@@ -182,10 +194,10 @@ mod tests {
         ])
         .unwrap();
         assert_eq!((environment.protocol, environment.metrics_protocol), (Protocol::Grpc, Protocol::Http));
-        assert_eq!(
-            (environment.of("METRICS", "ENDPOINT"), environment.endpoint_is_secure()),
-            (Some("http://a"), true)
-        );
+        let endpoint = |signal, protocol| environment.endpoint(signal, protocol);
+        assert_eq!(endpoint("METRICS", Protocol::Http), "http://a/v1/metrics");
+        assert_eq!(endpoint("METRICS", Protocol::Grpc), "http://a");
+        assert_eq!(endpoint("TRACES", Protocol::Http), "https://b");
         assert_eq!((environment.room, environment.batch), (8, 8));
     }
 

@@ -119,16 +119,19 @@ impl Exporter {
 
 fn span_exporter(environment: &Environment, resource: &Resource) -> Result<SpanExporter, StartError> {
     let builder = SpanExporter::builder();
+    let endpoint = environment.endpoint("TRACES", environment.protocol);
     let built = match environment.protocol {
         Protocol::Grpc => {
-            let mut builder = builder.with_tonic();
-            if environment.endpoint_is_secure() {
+            let secure = endpoint.starts_with("https://");
+            let mut builder = builder.with_tonic().with_endpoint(endpoint);
+            if secure {
                 builder = builder.with_tls_config(environment.tls());
             }
             builder.build()
         }
         Protocol::Http => builder
             .with_http()
+            .with_endpoint(endpoint)
             .with_protocol(opentelemetry_otlp::Protocol::HttpBinary)
             .with_http_client(Client::new(environment)?)
             .build(),

@@ -67,7 +67,7 @@ async fn send(
     request: ExportMetricsServiceRequest,
 ) -> Result<(), String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    let endpoint = endpoint(environment);
+    let endpoint = environment.endpoint("METRICS", environment.metrics_protocol);
     match environment.metrics_protocol {
         Protocol::Http => {
             let mut builder =
@@ -94,19 +94,6 @@ async fn send(
             }
             MetricsServiceClient::new(channel).export(call).await.map(drop).map_err(|error| text(&error))
         }
-    }
-}
-
-/// A signal's own endpoint is whole; the general one, over HTTP, is where the paths of the signals begin.
-fn endpoint(environment: &Environment) -> String {
-    let own = environment.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
-    let general = environment.get("OTEL_EXPORTER_OTLP_ENDPOINT");
-    match environment.metrics_protocol {
-        Protocol::Grpc => own.or(general).unwrap_or("http://localhost:4317").to_owned(),
-        Protocol::Http => own.map_or_else(
-            || format!("{}/v1/metrics", general.unwrap_or("http://localhost:4318").trim_end_matches('/')),
-            str::to_owned,
-        ),
     }
 }
 
@@ -205,20 +192,8 @@ mod tests {
     use super::*;
     use gristmill_telemetry::metrics::Role;
 
-    fn environment(pairs: &[(&str, &str)]) -> Environment {
-        Environment::read(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
-            .unwrap()
-    }
-
     #[test]
-    fn endpoints_are_as_the_specification_has_them() {
-        assert_eq!(endpoint(&environment(&[])), "http://localhost:4318/v1/metrics");
-        let general = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:1/base/");
-        assert_eq!(endpoint(&environment(&[general])), "http://c:1/base/v1/metrics");
-        let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://m:2/here");
-        assert_eq!(endpoint(&environment(&[general, own])), "http://m:2/here");
-        let grpc = ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc");
-        assert_eq!(endpoint(&environment(&[grpc, general])), "http://c:1/base/");
+    fn headers_are_pairs_with_commas() {
         assert_eq!(headers("a=b, X-Y = c=d,,bad"), [("a".into(), "b".into()), ("x-y".into(), "c=d".into())]);
     }
 

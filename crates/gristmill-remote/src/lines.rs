@@ -55,6 +55,9 @@ struct Wire<'a> {
     recovered: bool,
     deadline_ms: u64,
     idempotency_key: &'a str,
+    /// Of this run, where the node traces; the producer's own is among the headers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<&'a str>,
     headers: BTreeMap<&'a str, &'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a RawValue>,
@@ -232,6 +235,7 @@ fn line(job: &Job, id: &str) -> Result<Vec<u8>, HandlerError> {
         recovered: told.recovered,
         deadline_ms: told.deadline_ms,
         idempotency_key: &told.idempotency_key,
+        traceparent: told.traceparent.as_deref().filter(|_| context.trace().is_some()),
         headers: context.headers().iter().collect(),
         payload: json,
         payload_base64: base64,

@@ -24,6 +24,8 @@ struct Inner {
     sources: Mutex<Vec<Box<Source>>>,
     pulses: Mutex<Vec<Pulse>>,
     stage: AtomicU8,
+    /// Whether what becomes of runs is counted.
+    counts: bool,
     traces: OnceLock<Traces>,
 }
 
@@ -44,6 +46,16 @@ impl Telemetry {
     /// Of a process that does this.
     #[must_use]
     pub fn new(role: Role) -> Self {
+        Self::counting(role, true)
+    }
+
+    /// Of a node that does not count what becomes of runs: to measure what counting costs.
+    #[must_use]
+    pub fn off() -> Self {
+        Self::counting(Role::Node, false)
+    }
+
+    fn counting(role: Role, counts: bool) -> Self {
         let metrics = Metrics::new(role);
         let redis_up = metrics.redis_up.one();
         redis_up.set(0.0);
@@ -59,6 +71,7 @@ impl Telemetry {
             sources: Mutex::default(),
             pulses: Mutex::default(),
             stage: AtomicU8::new(Stage::Starting as u8),
+            counts,
             traces: OnceLock::new(),
         }))
     }
@@ -67,6 +80,12 @@ impl Telemetry {
     pub fn tell<E: Event>(&self, event: &E) {
         event.log();
         event.count(&self.0.metrics);
+    }
+
+    /// Whether what becomes of runs is counted.
+    #[must_use]
+    pub fn counts(&self) -> bool {
+        self.0.counts
     }
 
     /// From now on attempts and enqueues are traced; said before anything happens, and once.

@@ -6,6 +6,7 @@
 
 use gristmill_telemetry::events::{self, COUNTED};
 use gristmill_telemetry::metrics::{self, Role, Sort};
+use gristmill_telemetry::trace::words::ATTRIBUTES;
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -58,6 +59,14 @@ fn metrics_table() -> String {
     table
 }
 
+fn attributes_table() -> String {
+    let mut table = "| attribute | on | what it tells |\n|---|---|---|\n".to_owned();
+    for (name, on, help) in ATTRIBUTES {
+        writeln!(table, "| `{name}` | {on} | {help} |").unwrap();
+    }
+    table
+}
+
 /// The text between the marks of a table.
 fn table(text: &str, name: &str) -> Range<usize> {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
@@ -66,9 +75,10 @@ fn table(text: &str, name: &str) -> Range<usize> {
 }
 
 #[test]
-fn every_event_and_every_metric_has_its_row() {
+fn every_event_every_metric_and_every_attribute_has_its_row() {
     let mut text = std::fs::read_to_string(path()).unwrap();
-    let tables = [("events", events_table()), ("metrics", metrics_table())];
+    let tables =
+        [("events", events_table()), ("metrics", metrics_table()), ("attributes", attributes_table())];
     if std::env::var_os("GRISTMILL_WRITE_DOCS").is_some() {
         for (name, written) in &tables {
             let at = table(&text, name);

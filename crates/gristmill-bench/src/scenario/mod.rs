@@ -12,6 +12,7 @@ mod pinging;
 mod poison;
 mod recovery;
 mod sharing;
+mod telemetry;
 
 use crate::cost;
 use crate::failure::Outcome;
@@ -60,7 +61,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 9] = [
+const SCENARIOS: [(Only, Scenario); 10] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -70,6 +71,7 @@ const SCENARIOS: [(Only, Scenario); 9] = [
     (Only::FailOnce, fail_once::run),
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
+    (Only::Telemetry, telemetry::run),
 ];
 
 /// Runs what the plan wants, prints the table and the last line.

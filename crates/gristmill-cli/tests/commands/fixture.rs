@@ -72,11 +72,16 @@ impl Fixture {
         node
     }
 
+    pub(crate) fn stubborn_path(&self) -> PathBuf {
+        stubborn()
+    }
+
     pub(crate) fn stubborn(&self, args: &str) -> Process {
         let url = self.server.url();
         let set = ["--redis", &url, "--set", "lease.ttl_ms=1500", "--set", "lease.renewal_ms=300"];
         let margin = ["--set", "lease.margin_ms=450"];
-        let options = ProcessOptions::new(stubborn()).args(set).args(margin).args(args.split_whitespace());
+        let options =
+            ProcessOptions::new(self.stubborn_path()).args(set).args(margin).args(args.split_whitespace());
         options.spawn().unwrap()
     }
 

@@ -10,6 +10,7 @@
 //! * [`postgres`]: tables, relay, pruning, and what `doctor` says of them;
 //! * [`producers`]: a producer in another language;
 //! * [`health`], [`monitor`]: what processes answer about themselves and about queues; [`asked`] is how they are asked;
+//! * [`traces`]: what a [`collector`] hears of jobs, whatever becomes of them;
 //! * [`node`]: start, signals, exit codes;
 //! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
@@ -17,6 +18,8 @@
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
 mod asked;
+#[cfg(feature = "otlp")]
+mod collector;
 mod dead;
 mod dev;
 mod enqueue;
@@ -32,3 +35,5 @@ mod others;
 mod postgres;
 mod producers;
 mod replay;
+#[cfg(feature = "otlp")]
+mod traces;

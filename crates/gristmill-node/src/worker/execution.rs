@@ -60,7 +60,7 @@ impl Guard {
         let (partition, run, ran, attempt) = match self.watched.finish() {
             Hold::Nothing => return,
             Hold::Alive(live) => {
-                let attempt = live.attempt(how.answer());
+                let attempt = self.telemetry.counts().then(|| live.attempt(how.answer())).flatten();
                 let Live { partition, run, facts, .. } = live;
                 let ran = match how {
                     How::Answered(answer) => Ran::Answered(answer, facts),
@@ -149,7 +149,7 @@ impl Executor {
             }
         };
         partition.began_one();
-        let waited = waited(&run, &partition, started_at);
+        let waited = self.telemetry.counts().then(|| waited(&run, &partition, started_at)).flatten();
         let current = (run.entry.clone(), run.attempt, context);
         watched.begin(Live { partition, run, facts, started_at, waited, began });
         let (queue, telemetry) = (self.queue.clone(), self.telemetry.clone());
