@@ -12,7 +12,7 @@ macro_rules! words {
 
 words! {
     SYSTEM = "messaging.system", "all", "`gristmill`: Redis is not among the systems that the conventions know.";
-    OPERATION_NAME = "messaging.operation.name", "all", "`send`, `replay`, `process` or `settle`.";
+    OPERATION_NAME = "messaging.operation.name", "all", "`send`, `process` or `settle`.";
     OPERATION_TYPE = "messaging.operation.type", "all", "`send`, `process` or `settle`.";
     DESTINATION = "messaging.destination.name", "all", "The queue.";
     PARTITION = "messaging.destination.partition.id", "process, settle", "The partition.";
