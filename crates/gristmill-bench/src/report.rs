@@ -28,6 +28,8 @@ pub(crate) struct Figures {
     pub(crate) dead_million_ping_p99_ms: Option<f64>,
     /// How many there were.
     pub(crate) dead_letters: Option<f64>,
+    pub(crate) postgres_ratio: Option<f64>,
+    pub(crate) http_ratio: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -77,6 +79,8 @@ impl fmt::Display for Figures {
             ("poison_recovery_ms", shown(self.poison_recovery_ms, 0)),
             ("dead_million_ping_p99_ms", shown(self.dead_million_ping_p99_ms, 3)),
             ("dead_letters", shown(self.dead_letters, 0)),
+            ("postgres_ratio", shown(self.postgres_ratio, 3)),
+            ("http_ratio", shown(self.http_ratio, 3)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

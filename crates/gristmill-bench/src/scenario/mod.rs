@@ -1,15 +1,18 @@
 //! The scenarios, one private server each, and what is said at the end.
 
+mod beside;
 mod blocked;
 mod dead;
 mod drain;
 mod enqueue;
 mod fail_once;
+mod http;
 mod latency;
 mod long;
 mod memory;
 mod pinging;
 mod poison;
+mod postgres;
 mod recovery;
 mod sharing;
 
@@ -60,7 +63,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 9] = [
+const SCENARIOS: [(Only, Scenario); 11] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -70,6 +73,8 @@ const SCENARIOS: [(Only, Scenario); 9] = [
     (Only::FailOnce, fail_once::run),
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
+    (Only::Postgres, postgres::run),
+    (Only::Http, http::run),
 ];
 
 /// Runs what the plan wants, prints the table and the last line.

@@ -1,0 +1,50 @@
+//! Jobs whose effect is in Postgres, beside a bare loop of the same SQL on as many connections.
+
+use super::beside::Beside;
+use crate::failure::{Failure, Outcome};
+use crate::ground::Ground;
+use crate::jobs::{Ids, check_drained, fill};
+use crate::plan::Role;
+use crate::report::{Figures, Table};
+use crate::sql;
+use crate::whole::Child;
+use gristmill_testkit::Error;
+use gristmill_testkit::server::Appendonly;
+
+const NAME: &str = "effects in Postgres";
+
+/// Alternates the two; without Postgres it says so, and there is no figure.
+pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> Outcome<()> {
+    let (plan, jobs) = (&ground.plan, ground.plan.postgres_jobs);
+    println!("\n{NAME}, {jobs} jobs, {} connections, fsync=on", plan.slots);
+    let postgres = match ground.run(sql::start(plan.slots)) {
+        Err(Failure::Testkit(missing @ Error::MissingServer { .. })) => {
+            println!("  SKIPPED: {missing}");
+            table.row(NAME, "SKIPPED", "PostgreSQL is missing: see above");
+            return Ok(());
+        }
+        started => started?,
+    };
+    let server = ground.server(Appendonly::Everysec)?;
+    let workload = ground.workload(Ids::Ours)?;
+    let url = server.url();
+    let bare = || {
+        sql::clear(&postgres)?;
+        let samples = ground.run(sql::bare(&postgres.url(), &workload, jobs, plan.slots))?;
+        sql::check(&postgres, &workload, jobs)?;
+        Ok(samples)
+    };
+    let node = || {
+        sql::clear(&postgres)?;
+        server.flush()?;
+        ground.run(fill(&url, &workload, jobs))?;
+        let child = Child::elsewhere(plan, &url, Role::Postgres, &postgres.url(), jobs)?;
+        let report = child.finish()?;
+        ground.run(check_drained(&url, &workload.queue))?;
+        sql::check(&postgres, &workload, jobs)?;
+        Ok(report)
+    };
+    let beside = Beside { ground, jobs, name: NAME, mark: "at least 0.6" };
+    figures.postgres_ratio = Some(beside.rounds(figures, table, bare, node)?);
+    Ok(())
+}
