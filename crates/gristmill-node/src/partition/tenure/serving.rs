@@ -10,6 +10,10 @@ use std::time::{Duration, Instant};
 
 /// How long a full window may stand still.
 const LONG_FULL: Duration = Duration::from_millis(50);
+/// The same while runs of it wait for a slot: other keys would only wait with them, and what is parked is read twice.
+const LONG_FULL_AND_WAITING: Duration = Duration::from_secs(2);
+/// Until it is looked again whether they still wait.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Jobs of the first claim, and of the first slice of recover, of this process.
 const FIRST_JOBS: usize = 8;
 
@@ -83,12 +87,13 @@ impl Tenure {
             return;
         }
         let since = *self.full_since.get_or_insert(now.instant);
-        if now.instant >= since + LONG_FULL {
+        let until = since + if now.waits { LONG_FULL_AND_WAITING } else { LONG_FULL };
+        if now.instant >= until {
             self.full_since = None;
             self.lanes.park_followers();
             self.news = true;
         } else {
-            actions.push(Action::WakeAt(since + LONG_FULL));
+            actions.push(Action::WakeAt(until.min(now.instant + LOOK_AGAIN)));
         }
     }
 
