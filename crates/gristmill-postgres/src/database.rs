@@ -1,11 +1,15 @@
 //! Where the database is, and how its connections are shared: handlers have a pool, a relay has connections of its own, so
 //! that neither can starve the other.
 
+use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use std::fmt::{self, Write};
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// A connection that was good so lately is used without asking it first.
+const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
 /// How much a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,6 +117,15 @@ impl Database {
             pool: PgPoolOptions::new()
                 .max_connections(self.max_connections)
                 .acquire_timeout(Duration::from_secs(5))
+                .test_before_acquire(false)
+                .before_acquire(|connection, idle| {
+                    Box::pin(async move {
+                        if idle.idle_for > TRUSTED_FOR {
+                            connection.ping().await?;
+                        }
+                        Ok(true)
+                    })
+                })
                 .connect_lazy_with(self.options.clone()),
             begin: self.begin().into(),
         })

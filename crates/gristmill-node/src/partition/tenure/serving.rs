@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How long a full window may stand still.
 const LONG_FULL: Duration = Duration::from_millis(50);
-/// The same while runs of it wait for a slot: other keys would only wait with them, and what is parked is read twice.
-const LONG_FULL_AND_WAITING: Duration = Duration::from_secs(2);
-/// Until it is looked again whether they still wait.
+/// Until it is looked again whether runs wait for a slot.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Jobs of the first claim, and of the first slice of recover, of this process.
 const FIRST_JOBS: usize = 8;
@@ -80,20 +78,25 @@ impl Tenure {
     }
 
     /// Where the window stays full and nothing of it ends, the jobs that wait behind slow ones of their keys are parked. While
-    /// jobs end, they make room by themselves, and reading followers again would cost more.
+    /// jobs end, they make room by themselves, and reading followers again would cost more; while runs wait for a slot, other
+    /// keys would only wait with them.
     fn make_room(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.room() > 0 || self.claiming {
             self.full_since = None;
             return;
         }
+        if now.waits {
+            self.full_since = None;
+            actions.push(Action::WakeAt(now.instant + LOOK_AGAIN));
+            return;
+        }
         let since = *self.full_since.get_or_insert(now.instant);
-        let until = since + if now.waits { LONG_FULL_AND_WAITING } else { LONG_FULL };
-        if now.instant >= until {
+        if now.instant >= since + LONG_FULL {
             self.full_since = None;
             self.lanes.park_followers();
             self.news = true;
         } else {
-            actions.push(Action::WakeAt(until.min(now.instant + LOOK_AGAIN)));
+            actions.push(Action::WakeAt(since + LONG_FULL));
         }
     }
 
