@@ -1,5 +1,6 @@
 //! Jobs whose effect is in Postgres: the cluster, the statements, the bare loop, and the handler that does the same.
 
+use crate::cost;
 use crate::failure::{Failure, Outcome, ensure};
 use crate::handlers::Seen;
 use crate::jobs::{KIND, Workload};
@@ -7,10 +8,15 @@ use crate::rate::Samples;
 use gristmill_handler::{HandlerError, Raw, Registry, State};
 use gristmill_job::JobId;
 use gristmill_postgres::{Database, Tx, migrate, sqlx};
+use gristmill_testkit::Deadline;
 use gristmill_testkit::postgres::Postgres;
 use sqlx::{Connection, PgConnection};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::task::JoinSet;
+
+/// How long connections may take to close.
+const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// `changes` tells afterwards whether every effect was applied once.
 const TABLE: &str = "create table entity (key text primary key, version bigint, body bytea, changes bigint not null default 1)";
@@ -48,6 +54,23 @@ pub(crate) fn check(postgres: &Postgres, workload: &Workload, jobs: usize) -> Ou
         "select (select count(*) from gristmill.inbox), count(*), sum(changes), sum(version) from entity",
     )?;
     ensure(found == due, || format!("inbox rows, keys, changes, versions: {due} were due, found {found}"))
+}
+
+/// CPU time of the cluster so far, once no connection is left but the one that asks: each counts when it is closed.
+pub(crate) fn cpu(postgres: &Postgres) -> Outcome<Duration> {
+    wait_closed(postgres)?;
+    let pid = postgres.pid().ok_or_else(|| Failure::Broken("Postgres does not run".into()))?;
+    cost::family_cpu(&pid.to_string())
+}
+
+fn wait_closed(postgres: &Postgres) -> Outcome<()> {
+    let connected = "select count(*) from pg_stat_activity where backend_type = 'client backend'";
+    let look = || match postgres.ask(connected) {
+        Ok(others) if others != "1" => None,
+        done => Some(done),
+    };
+    Deadline::after(CLOSED_WITHIN).poll("connections to be closed", look)??;
+    Ok(())
 }
 
 /// The bare loop: as many connections as the node has, each with keys of its own, which keeps their order.

@@ -1,9 +1,9 @@
 //! Jobs whose effect is in Postgres, beside a bare loop of the same SQL on as many connections.
 
-use super::beside::Beside;
+use super::beside::{Beside, Side};
 use crate::failure::{Failure, Outcome};
 use crate::ground::Ground;
-use crate::jobs::{Ids, check_drained, fill};
+use crate::jobs::Ids;
 use crate::plan::Role;
 use crate::report::{Figures, Table};
 use crate::sql;
@@ -25,26 +25,25 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
         }
         started => started?,
     };
-    let server = ground.server(Appendonly::Everysec)?;
+    let redis = ground.server(Appendonly::Everysec)?;
     let workload = ground.workload(Ids::Ours)?;
-    let url = server.url();
     let bare = || {
         sql::clear(&postgres)?;
-        let samples = ground.run(sql::bare(&postgres.url(), &workload, jobs, plan.slots))?;
+        let before = sql::cpu(&postgres)?;
+        let did = ground.run(sql::bare(&postgres.url(), &workload, jobs, plan.slots))?;
+        let asked = sql::cpu(&postgres)? - before;
         sql::check(&postgres, &workload, jobs)?;
-        Ok(samples)
+        Ok(Side { did, asked })
     };
-    let node = || {
+    let node = |url: &str| {
         sql::clear(&postgres)?;
-        server.flush()?;
-        ground.run(fill(&url, &workload, jobs))?;
-        let child = Child::elsewhere(plan, &url, Role::Postgres, &postgres.url(), jobs)?;
-        let report = child.finish()?;
-        ground.run(check_drained(&url, &workload.queue))?;
+        let before = sql::cpu(&postgres)?;
+        let did = Child::elsewhere(plan, url, Role::Postgres, &postgres.url(), jobs)?.finish()?;
+        let asked = sql::cpu(&postgres)? - before;
         sql::check(&postgres, &workload, jobs)?;
-        Ok(report)
+        Ok(Side { did, asked })
     };
-    let beside = Beside { ground, jobs, name: NAME, mark: "at least 0.6" };
+    let beside = Beside { ground, redis: &redis, workload: &workload, jobs, name: NAME, asked: "Postgres" };
     figures.postgres_ratio = Some(beside.rounds(figures, table, bare, node)?);
     Ok(())
 }
