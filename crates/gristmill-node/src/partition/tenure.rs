@@ -90,6 +90,8 @@ pub(crate) struct Tenure {
     listening: bool,
     claiming: bool,
     settling_calls: usize,
+    /// How long verdicts wait for more of them.
+    gather_until: Option<Instant>,
     outbox: Outbox,
     /// Runs for whose sake a hand-over was given up; no wish is heeded until they ended.
     long_runs: HashSet<Place>,
@@ -149,6 +151,7 @@ impl Tenure {
             listening: false,
             claiming: false,
             settling_calls: 0,
+            gather_until: None,
             outbox: Outbox::Empty,
             long_runs: HashSet::new(),
             yield_after: None,
@@ -284,7 +287,7 @@ impl Tenure {
             }
             Phase::Serving | Phase::Yielding { .. } => {}
         }
-        self.settle(actions);
+        self.settle(now, actions);
         self.mark_starts(actions);
         match self.phase {
             Phase::Serving => {
@@ -294,7 +297,7 @@ impl Tenure {
                 }
                 self.serve(now, actions);
                 // What is settled without a run.
-                self.settle(actions);
+                self.settle(now, actions);
             }
             Phase::Yielding { why, since } => self.leave(why, since, now, actions),
             _ => {}
@@ -306,5 +309,7 @@ impl Tenure {
 mod large_jobs_tests;
 #[cfg(test)]
 mod leaving_tests;
+#[cfg(test)]
+mod saturated_tests;
 #[cfg(test)]
 mod simulation;

@@ -84,7 +84,7 @@ impl Tenure {
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
         self.outbox = Outbox::Empty;
-        (self.backlog, self.full_since) = (false, None);
+        (self.backlog, self.full_since, self.gather_until) = (false, None, None);
         self.long_runs.clear();
         self.listen(false, actions);
         actions.push(Action::Drop);

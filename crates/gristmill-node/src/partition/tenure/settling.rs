@@ -16,6 +16,9 @@ use std::time::Duration;
 const SETTLES_UNDER_WAY: usize = 2;
 /// Verdicts that wait before a second settle is sent.
 const WORTH_A_SECOND: usize = 140;
+/// Verdicts that wait for no more of them, and how long fewer do.
+const GATHERED: usize = 32;
+const GATHER: Duration = Duration::from_millis(5);
 /// How long a lane waits whose dead letter cannot be written.
 const REFUSED_WAIT: Duration = Duration::from_secs(5);
 
@@ -107,8 +110,9 @@ impl Tenure {
         }
     }
 
-    pub(super) fn settle(&mut self, actions: &mut Vec<Action>) {
-        while self.settle_is_due() {
+    pub(super) fn settle(&mut self, now: Now, actions: &mut Vec<Action>) {
+        while self.settle_is_due() && !self.gathers(now, actions) {
+            self.gather_until = None;
             let count = self.jobs_of_next_settle();
             let mut settles = Vec::with_capacity(count);
             let mut lanes = Vec::with_capacity(count);
@@ -129,6 +133,24 @@ impl Tenure {
             0 => !self.to_settle.is_empty(),
             under_way => under_way < SETTLES_UNDER_WAY && self.to_settle.len() >= WORTH_A_SECOND,
         }
+    }
+
+    /// Whether verdicts wait a moment for more of them. Not where anybody may wait for their settle: while other runs of this
+    /// partition wait for a slot, those are next, not the next job of the same key.
+    fn gathers(&mut self, now: Now, actions: &mut Vec<Action>) -> bool {
+        let keeps_a_slot = |settling: &Settling| settling.acknowledges.is_some();
+        if !now.waits
+            || self.phase != Phase::Serving
+            || self.to_settle.len() >= GATHERED
+            || self.to_settle.iter().any(keeps_a_slot)
+        {
+            return false;
+        }
+        let until = *self.gather_until.get_or_insert(now.instant + GATHER);
+        if now.instant < until {
+            actions.push(Action::WakeAt(until));
+        }
+        now.instant < until
     }
 
     /// As many as one call may carry, and as may be written before its answer is missed; at least one.
