@@ -35,8 +35,8 @@ const INBOX_STALE: &str =
 const OUTBOX: &str = "insert into gristmill.outbox
      (id, queue, kind, key, version, payload, payload_msgpack, headers, max_attempts)
      values ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9)";
-/// An error where the transaction has failed, another answer where it is another transaction.
-const SAME: &str = "select pg_current_xact_id_if_assigned()::text";
+/// What Postgres cannot read as a boolean, and says so.
+const ANOTHER: &str = "another transaction: ";
 
 /// The transaction of one run: an argument of a handler, and the connection to work on (`&mut *tx`).
 ///
@@ -255,22 +255,34 @@ impl End {
     }
 }
 
+/// Commits in one round trip: a question that fails where the transaction has failed or is another, so that what comes
+/// behind it is not done, and the commit.
 async fn commit(
     mut transaction: Transaction<'static, Postgres>,
     xact: &str,
     context: &Context,
 ) -> Result<(), HandlerError> {
-    let unknown = |error: sqlx::Error| HandlerError::unknown(error).classified_by(classify);
-    // To a transaction that has failed, Postgres answers a commit as if all were well, and rolls back.
-    let now: Option<String> = sqlx::query_scalar(SAME).fetch_one(&mut *transaction).await.map_err(unknown)?;
-    if now.as_deref() != Some(xact) {
-        return Err(HandlerError::permanent(
-            "the handler ended its transaction itself (a commit or rollback in its SQL); leave that to the node",
-        ));
-    }
     if context.stage() == Stage::Hard {
         let _ = transaction.rollback().await;
         return Err(HandlerError::transient("the run was stopped before its commit"));
     }
-    transaction.commit().await.map_err(unknown)
+    let commit = sqlx::raw_sql(AssertSqlSafe(commit_of(xact)));
+    match commit.execute(&mut *transaction).await {
+        // The client library does not know of the commit, and rolls back the empty transaction behind it.
+        Ok(_) => Ok(()),
+        Err(sqlx::Error::Database(error)) if error.message().contains(ANOTHER) => {
+            Err(HandlerError::permanent(
+                "the handler ended its transaction itself (a commit or rollback in its SQL); leave that to the node",
+            ))
+        }
+        Err(error) => Err(HandlerError::unknown(error).classified_by(classify)),
+    }
+}
+
+/// To a transaction that has failed, Postgres would answer a commit as if all were well, and roll back.
+fn commit_of(xact: &str) -> String {
+    format!(
+        "select nullif(concat('{ANOTHER}', pg_current_xact_id_if_assigned()), '{ANOTHER}{xact}')::boolean; \
+         commit and chain"
+    )
 }
