@@ -1,6 +1,7 @@
 //! Where the database is, and how its connections are shared: handlers have a pool, a relay has connections of its own, so
 //! that neither can starve the other.
 
+use crate::tx::CURSOR;
 use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use std::fmt::{self, Write};
@@ -141,7 +142,7 @@ impl Database {
         // Writing to a String cannot fail.
         let _ = write!(text, "; set local lock_timeout = {}", ms(self.lock_wait));
         let _ = write!(text, "; set local idle_in_transaction_session_timeout = {}", ms(self.idle_limit));
-        text
+        text + "; " + CURSOR
     }
 }
 
