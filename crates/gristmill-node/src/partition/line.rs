@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, watch};
 
-/// Calls that are sent and not answered. Fewer than the library's queue holds, or a first poll would not send.
+/// Calls that are sent and not answered.
 const UNDER_WAY: usize = 32;
 /// Outbox entries per step.
 const FORWARD_JOBS: usize = 32;
