@@ -34,7 +34,8 @@ cargo xtask <command>
   test [--all] [-p CRATE] [filter…] [-- args…]
                                      the whole test suite, servers included; --all runs all of it on every
                                      server; what follows `--` goes to the test binaries
-  bench [args…]                      load and latency beside the raw limits of Redis
+  bench [args…]                      load and latency beside the raw limits of Redis; and of Postgres, where it
+                                     is installed
   lint                               formatting and clippy, warnings denied
   servers [--all]                    find or install the server that demo and bench need; --all: every
                                      server that the tests need
@@ -59,8 +60,8 @@ fn main() -> ExitCode {
 
 fn run(command: &str, rest: &[OsString]) -> Result<(), Failure> {
     match command {
-        "demo" => launch::run("gristmill-demo", rest),
-        "bench" => launch::run("gristmill-bench", rest),
+        "demo" => launch::run("gristmill-demo", Wanted::Floor, rest),
+        "bench" => launch::run("gristmill-bench", Wanted::Bench, rest),
         "test" => suite::run(rest),
         "lint" => no_more(command, rest).and_then(|()| lint::run()),
         "servers" => list_servers(rest),

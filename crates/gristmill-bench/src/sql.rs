@@ -30,7 +30,8 @@ const INBOX: &str =
 /// A cluster that writes through to the disk, with the tables of both sides.
 pub(crate) async fn start(slots: usize) -> Outcome<Postgres> {
     let connections = format!("max_connections={}", 2 * slots + 20);
-    let postgres = Postgres::start_with(&["fsync=on", "shared_buffers=128MB", &connections])?;
+    let postgres =
+        Postgres::start_with(&["fsync=on", "shared_buffers=128MB", "autovacuum=off", &connections])?;
     postgres.ask(TABLE)?;
     let database = Database::new(&postgres.url())?;
     migrate(database.pool()).await?;
