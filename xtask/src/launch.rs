@@ -8,9 +8,9 @@ use crate::ground;
 use crate::servers::{self, Wanted};
 
 /// Runs `package` in the caller's folder, so that relative paths among its arguments mean what they say.
-pub(crate) fn run(package: &str, args: &[OsString]) -> Result<(), Failure> {
+pub(crate) fn run(package: &str, wanted: Wanted, args: &[OsString]) -> Result<(), Failure> {
     debian::c_compiler()?;
-    let found = servers::ensure(Wanted::Floor)?;
+    let found = servers::ensure(wanted)?;
     let manifest = ground::root().join("Cargo.toml");
     child::pass_through(
         ground::cargo()

@@ -41,7 +41,8 @@ cargo xtask <command>
   test [--all] [-p CRATE] [filter…] [-- args…]
                                      the whole test suite, servers included; --all runs all of it on every
                                      server; what follows `--` goes to the test binaries
-  bench [args…]                      load and latency beside the raw limits of Redis
+  bench [args…]                      load and latency beside the raw limits of Redis; and of Postgres, where it
+                                     is installed
   image [--tag NAME] [--check] [--boot]
                                      the image of the program (static, from scratch); --check: built twice the same, and
                                      started where nothing may be written; --boot: started by podman from the chart
@@ -70,8 +71,8 @@ fn main() -> ExitCode {
 
 fn run(command: &str, rest: &[OsString]) -> Result<(), Failure> {
     match command {
-        "demo" => launch::run("gristmill-demo", rest),
-        "bench" => launch::run("gristmill-bench", rest),
+        "demo" => launch::run("gristmill-demo", Wanted::Floor, rest),
+        "bench" => launch::run("gristmill-bench", Wanted::Bench, rest),
         "test" => suite::run(rest),
         "image" => image::run(rest),
         "chart" => chart::run(rest),

@@ -76,10 +76,23 @@ impl fmt::Display for Slot {
 /// How much a command needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// One server: demo and bench.
+    /// One server: demo.
     Floor,
+    /// The same, and Postgres where it is installed: bench.
+    Bench,
     /// All: tests.
     Every,
+}
+
+impl Wanted {
+    /// Whether a slot is to be filled, by installing something if need be.
+    fn is_for(self, slot: Slot) -> bool {
+        match (self, slot) {
+            (Wanted::Every, _) | (_, Slot::Redis7) => true,
+            (Wanted::Bench, Slot::Postgres) => chosen(slot).is_some() || usable_postgres().is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// The servers that could be had, and why the others could not.
@@ -143,7 +156,7 @@ impl Version {
 pub(crate) fn ensure(wanted: Wanted) -> Result<Found, Failure> {
     let mut found = Found::default();
     for slot in Slot::ALL {
-        if wanted == Wanted::Floor && slot != Slot::Redis7 {
+        if !wanted.is_for(slot) {
             continue;
         }
         match fill(slot) {
@@ -165,9 +178,14 @@ pub(crate) fn ensure(wanted: Wanted) -> Result<Found, Failure> {
     Ok(found)
 }
 
+/// What a person has named.
+fn chosen(slot: Slot) -> Option<PathBuf> {
+    env::var_os(slot.variable()).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 fn fill(slot: Slot) -> Result<PathBuf, Failure> {
-    if let Some(path) = env::var_os(slot.variable()).filter(|path| !path.is_empty()) {
-        return chosen_by_hand(slot, PathBuf::from(path));
+    if let Some(path) = chosen(slot) {
+        return chosen_by_hand(slot, path);
     }
     match slot {
         Slot::Redis7 => floor(),

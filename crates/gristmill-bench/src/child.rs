@@ -28,7 +28,6 @@ pub(crate) const STATE: &[u8] = b"{\"quantity\":42,\"price\":1999}";
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A node that settles nothing for so long is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(60);
-const HANDLERS_PER_NODE: usize = 100;
 /// How long spans that are left may take.
 const FLUSH: Duration = Duration::from_secs(3);
 /// A retry budget that nothing uses up.
@@ -51,7 +50,7 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
             queue.retry_budget = ENDLESS;
         }
         let mut config = NodeConfig::new(&task.name, RedisConfig::new(&task.url), vec![queue]);
-        config.slots = HANDLERS_PER_NODE;
+        config.slots = task.slots;
         if config.lease_ttl != Duration::from_millis(task.lease_ms) {
             config = config.with_lease(Duration::from_millis(task.lease_ms));
         }
@@ -59,7 +58,7 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         config.telemetry = telemetry.clone();
         let seen = Seen::new(task);
         let mut leave = signal(SignalKind::terminate())?;
-        let node = Node::start(config, registry(task.role, seen.clone())).await?;
+        let node = Node::start(config, registry(task, seen.clone())?).await?;
         println!("ready");
         let samples = tokio::select! {
             samples = watched(&node, task.expect) => samples?,
@@ -120,7 +119,8 @@ fn broken(error: impl std::fmt::Display) -> Failure {
     Failure::Broken(error.to_string())
 }
 
-fn say(report: &[(&str, f64)]) {
+/// The last line of a child.
+pub(crate) fn say(report: &[(&str, f64)]) {
     let words: Vec<String> = report.iter().map(|(name, value)| format!("{name}={value}")).collect();
     println!("report {}", words.join(" "));
 }

@@ -9,12 +9,25 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// CPU time of a process so far, its threads included; `self` is this one.
 pub(crate) fn cpu(pid: &str) -> Outcome<Duration> {
+    let [user, system, ..] = times(pid)?;
+    Ok(user + system)
+}
+
+/// The same, and that of its children that have ended.
+pub(crate) fn family_cpu(pid: &str) -> Outcome<Duration> {
+    Ok(times(pid)?.iter().sum())
+}
+
+/// User and system time of a process, and of its children that have ended.
+fn times(pid: &str) -> Outcome<[Duration; 4]> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses may hold spaces; what follows it does not.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u32>().ok());
-    match (ticks(11), ticks(12)) {
-        (Some(user), Some(system)) => Ok(TICK * (user + system)),
+    match (ticks(11), ticks(12), ticks(13), ticks(14)) {
+        (Some(user), Some(system), Some(users), Some(systems)) => {
+            Ok([user, system, users, systems].map(|ticks| TICK * ticks))
+        }
         _ => Err(Failure::Broken(format!("/proc/{pid}/stat is not as expected: {stat}"))),
     }
 }

@@ -4,6 +4,7 @@ use gristmill_broker::create::CreateError;
 use gristmill_broker::{CallError, EnqueueError};
 use gristmill_job::{EncodeError, NameError};
 use gristmill_node::NodeError;
+use gristmill_postgres::sqlx;
 
 /// The one error of the bench.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,27 @@ pub(crate) enum Failure {
     /// A node that did not start.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// Postgres.
+    #[error("Postgres: {0}")]
+    Sql(#[from] sqlx::Error),
+    /// Tables that were not made.
+    #[error("Postgres: {0}")]
+    Migrate(#[from] sqlx::migrate::MigrateError),
+    /// The address of a database.
+    #[error(transparent)]
+    Database(#[from] gristmill_postgres::DatabaseError),
+    /// A kind that cannot be served.
+    #[error(transparent)]
+    Kind(#[from] gristmill_remote::ConfigError),
+    /// A request that cannot be made.
+    #[error("a request: {0}")]
+    Request(#[from] hyper::http::Error),
+    /// A request without an answer.
+    #[error("no answer to a request: {0}")]
+    NoAnswer(#[from] hyper_util::client::legacy::Error),
+    /// A body that broke off.
+    #[error("HTTP: {0}")]
+    Http(#[from] hyper::Error),
     /// A plain command.
     #[error("a plain Redis command: {0}")]
     Redis(#[from] redis::RedisError),

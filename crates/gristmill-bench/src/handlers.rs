@@ -1,8 +1,10 @@
 //! What a child's handlers do, by role, and what they leave behind.
 
 use crate::child::STATE;
+use crate::failure::Outcome;
 use crate::jobs::{BLOCKED, KIND, POISON, now_nanos};
 use crate::plan::{Role, Task};
+use crate::{sql, web};
 use gristmill_handler::{Context, HandlerError, KindOptions, Raw, Registry, State};
 use gristmill_job::{Effects, RetryPolicy};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,7 +36,7 @@ impl Seen {
         Self { fail_percent: task.fail_percent, ..Self::default() }
     }
 
-    fn ran(&self) {
+    pub(crate) fn ran(&self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -63,9 +65,9 @@ fn again_after(wait: Duration) -> KindOptions {
 }
 
 /// The handlers of a role.
-pub(crate) fn registry(role: Role, seen: Seen) -> Registry {
+pub(crate) fn registry(task: &Task, seen: Seen) -> Outcome<Registry> {
     let registry = Registry::new().state(seen);
-    match role {
+    Ok(match task.role {
         Role::Plain => registry.kind(KIND, async |_: Raw, seen: State<Seen>| seen.ran()),
         Role::Effect => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
             seen.ran();
@@ -118,7 +120,9 @@ pub(crate) fn registry(role: Role, seen: Seen) -> Registry {
             seen.ran();
             Effects::put(STATE)
         }),
-    }
+        Role::Postgres => sql::handled(registry, &task.target, task.slots)?,
+        Role::Http => web::handled(registry, &task.target)?,
+    })
 }
 
 #[cfg(test)]

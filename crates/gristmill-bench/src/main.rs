@@ -7,8 +7,9 @@
 //! * [`raw`] (a tight loop of plain commands), [`ceiling`] (gristmill's own calls with no node around them), [`whole`]
 //!   (a node in a process of its own, [`child`]): the three sides that a scenario alternates.
 //! * [`handlers`]: what a child's handlers do, by role.
-//! * `scenario`: `drain`, `enqueue`, `latency`, `memory`, `long`, `recovery`, and under failures `blocked` (a key), `fail_once`,
-//!   `poison`, `dead` (letters); one private server each, at least.
+//! * [`sql`] and [`web`]: work that is done elsewhere, in Postgres or by a site, for a handler and for a bare loop.
+//! * `scenario`: `drain`, `enqueue`, `latency`, `memory`, `long`, `recovery`, under failures `blocked` (a key), `fail_once`,
+//!   `poison`, `dead` (letters), and with work elsewhere `postgres`, `http`; one private server each, at least.
 //! * [`rate`] and [`cost`]: figures from samples. [`report`]: the table and the last line.
 //!
 //! Invariants: filling a queue is never timed as draining it; all sides of a round see the same bytes on the same
@@ -26,6 +27,8 @@ mod rate;
 mod raw;
 mod report;
 mod scenario;
+mod sql;
+mod web;
 mod whole;
 
 use clap::Parser;
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
     let done = match &arguments.command {
         Some(Command::Node(task)) => child::node(task),
         Some(Command::Bare(task)) => child::bare(task),
+        Some(Command::Site) => web::site(),
         None => scenario::all(&arguments.plan()),
     };
     match done {

@@ -3,6 +3,9 @@
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::time::Duration;
 
+/// Runs at a time, where nothing else is said.
+const HANDLERS_PER_NODE: usize = 100;
+
 /// Load and latency of gristmill beside the raw limits of Redis, on a private server.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench", version)]
@@ -45,6 +48,15 @@ pub(crate) struct Arguments {
     /// Dead letters that are listed and replayed [default: 100000, quick: 20000, long: 1000000].
     #[arg(long)]
     dead_letters: Option<usize>,
+    /// Jobs per side and round of the postgres scenario [default: 50000, quick: 5000].
+    #[arg(long)]
+    postgres_jobs: Option<usize>,
+    /// Jobs per side and round of the http scenario [default: 200000, quick: 20000].
+    #[arg(long)]
+    http_jobs: Option<usize>,
+    /// Runs at a time, and as many connections, of the postgres and http scenarios.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=500))]
+    slots: u16,
     /// Partitions of the queue, on every side.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     partitions: u16,
@@ -83,6 +95,8 @@ pub(crate) enum Only {
     Poison,
     Dead,
     Telemetry,
+    Postgres,
+    Http,
 }
 
 /// The ways a queue is drained.
@@ -109,6 +123,9 @@ pub(crate) enum Command {
     /// A doorbell and a claim with nothing around them.
     #[command(hide = true)]
     Bare(Task),
+    /// The site that answers HTTP requests.
+    #[command(hide = true)]
+    Site,
 }
 
 /// What a child does.
@@ -139,6 +156,12 @@ pub(crate) struct Task {
     /// Where traces go.
     #[arg(long, default_value = "")]
     pub(crate) collector: String,
+    /// Runs at a time.
+    #[arg(long, default_value_t = HANDLERS_PER_NODE)]
+    pub(crate) slots: usize,
+    /// Where the work is done: a database, a site.
+    #[arg(long, default_value = "")]
+    pub(crate) target: String,
 }
 
 /// What a node tells of itself.
@@ -179,6 +202,10 @@ pub(crate) enum Role {
     FailOnce,
     /// Takes a while and writes an effect; the poison job aborts the process meanwhile.
     Poison,
+    /// Writes an effect into Postgres.
+    Postgres,
+    /// Is served by HTTP.
+    Http,
 }
 
 impl Role {
@@ -201,6 +228,9 @@ pub(crate) struct Plan {
     pub(crate) default_retry_budget: bool,
     pub(crate) poisons: usize,
     pub(crate) dead_letters: usize,
+    pub(crate) postgres_jobs: usize,
+    pub(crate) http_jobs: usize,
+    pub(crate) slots: usize,
     pub(crate) partitions: u16,
     pub(crate) keys: usize,
     pub(crate) payload_bytes: usize,
@@ -228,6 +258,9 @@ impl Arguments {
             default_retry_budget: self.default_retry_budget,
             poisons: self.poisons.unwrap_or(pick(1, 3)).max(1),
             dead_letters: self.dead_letters.unwrap_or(dead_letters).max(1),
+            postgres_jobs: self.postgres_jobs.unwrap_or(pick(5000, 50_000)).max(1),
+            http_jobs: self.http_jobs.unwrap_or(pick(20_000, 200_000)).max(1),
+            slots: usize::from(self.slots),
             partitions: self.partitions,
             keys: self.keys as usize,
             payload_bytes: self.payload_bytes as usize,

@@ -31,6 +31,8 @@ pub(crate) struct Figures {
     pub(crate) telemetry_metrics_ratio: Option<f64>,
     pub(crate) telemetry_traces_1pct_ratio: Option<f64>,
     pub(crate) telemetry_traces_all_ratio: Option<f64>,
+    pub(crate) postgres_ratio: Option<f64>,
+    pub(crate) http_ratio: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -83,6 +85,8 @@ impl fmt::Display for Figures {
             ("telemetry_metrics_ratio", shown(self.telemetry_metrics_ratio, 3)),
             ("telemetry_traces_1pct_ratio", shown(self.telemetry_traces_1pct_ratio, 3)),
             ("telemetry_traces_all_ratio", shown(self.telemetry_traces_all_ratio, 3)),
+            ("postgres_ratio", shown(self.postgres_ratio, 3)),
+            ("http_ratio", shown(self.http_ratio, 3)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

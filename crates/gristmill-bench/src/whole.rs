@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// How a process ends that aborts: SIGABRT.
 const ABORTED: Option<i32> = Some(6);
+/// The longest a child may take to start.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 /// The longest a child may take for all it has to do.
 const DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -54,6 +56,26 @@ impl Child {
         Self::spawn(&arguments, expect)?.ready()
     }
 
+    /// Starts a node whose work is done elsewhere, so many runs at a time.
+    pub(crate) fn elsewhere(
+        plan: &Plan,
+        url: &str,
+        role: Role,
+        target: &str,
+        expect: usize,
+    ) -> Outcome<Self> {
+        let mut arguments = arguments("node", plan, url, "bench", role, expect);
+        arguments.extend([format!("--target={target}"), format!("--slots={}", plan.slots)]);
+        Self::spawn(&arguments, expect)?.ready()
+    }
+
+    /// Starts the site that answers requests. Gives its address, too.
+    pub(crate) fn site() -> Outcome<(Self, String)> {
+        let site = Self::spawn(&["site".to_owned()], 0)?;
+        let line = site.process.wait_line(|line| line.text.starts_with("http://"), READY_WITHIN)?;
+        Ok((site, line.text))
+    }
+
     /// Starts a node that may die before it is ready.
     pub(crate) fn mortal(plan: &Plan, url: &str, name: &str, role: Role) -> Outcome<Self> {
         Self::start("node", plan, url, name, role, 0)
@@ -75,7 +97,7 @@ impl Child {
     }
 
     fn ready(self) -> Outcome<Self> {
-        self.process.wait_line(|line| line.text == "ready", Duration::from_secs(30))?;
+        self.process.wait_line(|line| line.text == "ready", READY_WITHIN)?;
         Ok(self)
     }
 
@@ -104,6 +126,11 @@ impl Child {
         let (runs, expect) = (report.get("runs"), self.expect as f64);
         ensure(expect == 0.0 || runs == expect, || format!("{expect} jobs were due, {runs} runs happened"))?;
         Ok(report)
+    }
+
+    /// Waits for the end of a node whose runs others have counted.
+    pub(crate) fn end(mut self) -> Outcome<Report> {
+        self.leave()
     }
 
     /// Tells it to leave and waits for its end.

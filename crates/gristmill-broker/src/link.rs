@@ -93,6 +93,9 @@ impl fmt::Debug for RedisConfig {
     }
 }
 
+/// Requests that the library keeps until they are written: more than there can be, since whoever asks waits for the answer.
+/// One that found no room would not be sent by its first poll, and a later one of the same tenure could overtake it.
+const UNWRITTEN: usize = 1 << 20;
 /// Answers that may stay away in a row before the connection is replaced.
 const SILENCES: u32 = 3;
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
@@ -145,7 +148,7 @@ impl Connection {
         let settings = redis::AsyncConnectionConfig::new()
             .set_connection_timeout(Some(config.connect_timeout))
             .set_response_timeout(Some(config.response_timeout))
-            .set_pipeline_buffer_size(1024);
+            .set_pipeline_buffer_size(UNWRITTEN);
         let client = config.client()?;
         let connecting = client.get_multiplexed_async_connection_with_config(&settings);
         let inner = tokio::time::timeout(config.connect_timeout * 2, connecting)

@@ -226,6 +226,7 @@ impl State {
             wall,
             redis: self.shared.redis_now(instant).unwrap_or(wall),
             trusted: self.shared.trusted(instant),
+            waits: self.shared.waits(),
             random: rand::random(),
         };
         let mut actions = std::mem::take(&mut self.actions);

@@ -1,6 +1,8 @@
 //! Where the database is, and how its connections are shared: handlers have a pool, a relay has connections of its own, so
 //! that neither can starve the other.
 
+use crate::tx::CURSOR;
+use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use std::fmt::{self, Write};
 use std::str::FromStr;
@@ -9,6 +11,8 @@ use std::time::Duration;
 
 /// What relays call themselves in `pg_stat_activity`.
 pub(crate) const RELAY_NAME: &str = "gristmill relay";
+/// A connection that was good so lately is used without asking it first.
+const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
 /// How much a transaction sees of others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -117,6 +121,15 @@ impl Database {
             pool: PgPoolOptions::new()
                 .max_connections(self.max_connections)
                 .acquire_timeout(Duration::from_secs(5))
+                .test_before_acquire(false)
+                .before_acquire(|connection, idle| {
+                    Box::pin(async move {
+                        if idle.idle_for > TRUSTED_FOR {
+                            connection.ping().await?;
+                        }
+                        Ok(true)
+                    })
+                })
                 .connect_lazy_with(self.options.clone()),
             begin: self.begin().into(),
         })
@@ -132,7 +145,7 @@ impl Database {
         // Writing to a String cannot fail.
         let _ = write!(text, "; set local lock_timeout = {}", ms(self.lock_wait));
         let _ = write!(text, "; set local idle_in_transaction_session_timeout = {}", ms(self.idle_limit));
-        text
+        text + "; " + CURSOR
     }
 }
 

@@ -1,15 +1,18 @@
 //! The scenarios, one private server each, and what is said at the end.
 
+mod beside;
 mod blocked;
 mod dead;
 mod drain;
 mod enqueue;
 mod fail_once;
+mod http;
 mod latency;
 mod long;
 mod memory;
 mod pinging;
 mod poison;
+mod postgres;
 mod recovery;
 mod sharing;
 mod telemetry;
@@ -61,7 +64,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 10] = [
+const SCENARIOS: [(Only, Scenario); 12] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -72,6 +75,8 @@ const SCENARIOS: [(Only, Scenario); 10] = [
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
     (Only::Telemetry, telemetry::run),
+    (Only::Postgres, postgres::run),
+    (Only::Http, http::run),
 ];
 
 /// Runs what the plan wants, prints the table and the last line.

@@ -1,9 +1,10 @@
 //! What ends a connection, what makes it again, and what is said about it.
 
 use crate::fixture::*;
-use gristmill_broker::call::Call;
+use futures_util::FutureExt;
+use gristmill_broker::call::{Call, Guard};
 use gristmill_broker::{Broker, CallError, Connection, Link, RedisConfig};
-use gristmill_job::NewJob;
+use gristmill_job::{NewJob, Place};
 use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::server::{Server, ServerOptions};
 use std::time::Duration;
@@ -78,6 +79,35 @@ fn a_connection_that_stays_silent_is_replaced() {
         let second = connected_after(&link, first.generation()).await;
         assert!(second.enqueue(&world.keys, 1, "c", &[own("1", "k")]).await.is_ok());
     });
+}
+
+#[test]
+fn a_call_is_sent_by_its_first_poll_however_many_requests_wait_before_it() {
+    let server = Server::start(ServerOptions::new()).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // On one thread, and without its turns: the connection's own task writes nothing while requests are made.
+    runtime.block_on(tokio::task::unconstrained(async {
+        let mut world = World::over(server).await;
+        let fence = world.acquire("a").await.fence;
+        world.enqueue(&[own("1", "k")]).await;
+        let mut reads = Vec::new();
+        for _ in 0..5000 {
+            let mut read = Box::pin(world.connection.load(&world.keys, &[Place::ZERO]));
+            assert!((&mut read).now_or_never().is_none());
+            reads.push(read);
+        }
+        let guard = Guard { keys: &world.keys, fence: &fence, number: 1, seen_window_ms: WINDOW_MS };
+        let call = Call::Claim { count: 1 };
+        let mut claim = Box::pin(world.connection.call(&call, guard));
+        assert!((&mut claim).now_or_never().is_none());
+        for read in reads {
+            read.await.unwrap();
+        }
+        // Behind the claim, on the same connection, which was not polled again.
+        let view = &world.connection.partitions(&world.queue).await.unwrap()[0];
+        assert_eq!(view.claimed, 1, "{view:?}");
+        drop(claim);
+    }));
 }
 
 #[test]

@@ -134,6 +134,11 @@ impl Shared {
         self.gate.load(Ordering::SeqCst) == epoch.0 && !left && self.trusted(now)
     }
 
+    /// Whether runs wait for a slot.
+    pub(crate) fn waits(&self) -> bool {
+        !lock(&self.queued).is_empty()
+    }
+
     /// Tells the actor how a run ended; it is woken once for many.
     pub(crate) fn tell(&self, ended: Ended) {
         lock(&self.ended).push(ended);

@@ -330,4 +330,6 @@ mod large_jobs_tests;
 #[cfg(test)]
 mod leaving_tests;
 #[cfg(test)]
+mod saturated_tests;
+#[cfg(test)]
 mod simulation;

@@ -234,6 +234,8 @@ pub(crate) struct Now {
     pub(crate) redis: UnixMillis,
     /// Whether the lease is trusted at this moment.
     pub(crate) trusted: bool,
+    /// Whether runs of this partition wait for a slot.
+    pub(crate) waits: bool,
     /// Uniform in `[0, 1)`, fresh for every event.
     pub(crate) random: f64,
 }

@@ -45,6 +45,7 @@ impl Played {
                 wall: UnixMillis(1),
                 redis: UnixMillis(1),
                 trusted: true,
+                waits: false,
                 random: 0.5,
             };
             let mut actions = Vec::new();

@@ -2,31 +2,33 @@
 
 use super::*;
 use crate::stage;
-use bytes::Bytes;
 use gristmill_broker::{JobState, StateLine};
 use gristmill_job::UnixMillis;
 use std::time::Duration;
 
 const HANDOVER_WAIT: Duration = Duration::from_secs(5);
 
-struct Played {
-    tenure: Tenure,
+pub(super) struct Played {
+    pub(super) tenure: Tenure,
     start: Instant,
     epochs: u64,
+    /// Runs wait for a slot.
+    pub(super) waits: bool,
 }
 
 impl Played {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let bounds = Bounds { handover_wait: HANDOVER_WAIT, ..stage::bounds() };
-        Self { tenure: Tenure::new(bounds, "n~1".into(), 0), start: Instant::now(), epochs: 0 }
+        Self { tenure: Tenure::new(bounds, "n~1".into(), 0), start: Instant::now(), epochs: 0, waits: false }
     }
 
-    fn tell(&mut self, after: Duration, event: Event) -> Vec<Action> {
+    pub(super) fn tell(&mut self, after: Duration, event: Event) -> Vec<Action> {
         let now = Now {
             instant: self.start + after,
             wall: UnixMillis(1),
             redis: UnixMillis(1),
             trusted: true,
+            waits: self.waits,
             random: 0.5,
         };
         let mut actions = Vec::new();
@@ -34,7 +36,7 @@ impl Played {
         actions
     }
 
-    fn granted(&mut self) {
+    pub(super) fn granted(&mut self) {
         self.epochs += 1;
         self.tell(Duration::ZERO, Event::Acquired(Ok(Epoch(self.epochs))));
     }
@@ -48,7 +50,7 @@ impl Played {
     }
 
     /// Nothing lies beside the stream; what is started then.
-    fn taken(&mut self) -> Vec<Action> {
+    pub(super) fn taken(&mut self) -> Vec<Action> {
         let taken = Answer::Taken(super::large_jobs_tests::nothing_beside());
         self.tell(Duration::ZERO, Event::Answered(2, Ok(taken)))
     }
@@ -151,30 +153,4 @@ fn a_slot_is_not_kept_by_a_run_whose_tenure_ended_before_it_began() {
     let kept = Arc::downgrade(&slot);
     played.tell(Duration::ZERO, told(&run, Ran::Asks(First::Acknowledge, slot)));
     assert_eq!(kept.strong_count(), 0);
-}
-
-#[test]
-fn sixteen_slow_keys_stop_no_other() {
-    let mut played = Played::new();
-    played.tenure.bounds.window_jobs = 512;
-    played.tenure.bounds.claim_jobs = 200;
-    played.tenure.lanes =
-        crate::partition::lanes::Lanes::new(played.tenure.bounds.memory).within(512, 1 << 20);
-    played.tell(Duration::ZERO, Event::Serve);
-    played.granted();
-    let entries = (0..512u64).map(|n| Entry {
-        place: Place { ms: 1, seq: n },
-        key: Key::from_stored(Bytes::from(format!("k{}", n % 16))),
-        ..job(Default::default())
-    });
-    let answer = Answer::Recovered { entries: entries.collect(), next: Place::ZERO };
-    played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
-    assert!(starts(&played.taken()), "16 runs, for an hour");
-    let actions = played.tell(Duration::from_secs(1), Event::Renewed { wanted: false, changes: 0 });
-    let claims = |a: &Action| matches!(a, Action::Send(_, call) if matches!(**call, Call::Claim { .. }));
-    assert!(
-        actions.iter().any(claims),
-        "nothing is claimed: {actions:?}; {} held",
-        played.tenure.lanes.jobs()
-    );
 }

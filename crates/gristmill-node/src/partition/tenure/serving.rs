@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long a full window may stand still.
 const LONG_FULL: Duration = Duration::from_millis(50);
+/// Until it is looked again whether runs wait for a slot.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// Jobs of the first claim, and of the first slice of recover, of this process.
 const FIRST_JOBS: usize = 8;
 
@@ -76,10 +78,16 @@ impl Tenure {
     }
 
     /// Where the window stays full and nothing of it ends, the jobs that wait behind slow ones of their keys are parked. While
-    /// jobs end, they make room by themselves, and reading followers again would cost more.
+    /// jobs end, they make room by themselves, and reading followers again would cost more; while runs wait for a slot, other
+    /// keys would only wait with them.
     fn make_room(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.room() > 0 || self.claiming {
             self.full_since = None;
+            return;
+        }
+        if now.waits {
+            self.full_since = None;
+            actions.push(Action::WakeAt(now.instant + LOOK_AGAIN));
             return;
         }
         let since = *self.full_since.get_or_insert(now.instant);

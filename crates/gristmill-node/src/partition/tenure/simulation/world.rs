@@ -189,6 +189,7 @@ impl World {
             wall: UnixMillis(self.now),
             redis: UnixMillis(self.now),
             trusted: self.now < self.nodes[n].trusted_until,
+            waits: !self.nodes[n].queued.is_empty(),
             random: self.rng.below(1000) as f64 / 1000.0,
         };
         let mut actions = Vec::new();
