@@ -30,6 +30,7 @@ use gristmill_telemetry::tally::Tally;
 use line::Line;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
+use spans::Words;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use surroundings::Surroundings;
@@ -108,6 +109,7 @@ pub(crate) struct State {
     inherits_runs: bool,
     told: Arc<Told>,
     tally: Tally,
+    words: Words,
     /// Since when it is given up.
     yields_since: Option<Instant>,
 }
@@ -138,6 +140,7 @@ impl Actor for Partition {
         let machine = Tenure::new(bounds, node, shared.partition);
         told.stands(&shared.stands, machine.standing());
         let tally = told.tally();
+        let words = Words::new(&queue.name, shared.partition, &around.incarnation);
         Ok(State {
             myself,
             shared,
@@ -157,6 +160,7 @@ impl Actor for Partition {
             inherits_runs,
             told,
             tally,
+            words,
             yields_since: None,
         })
     }

@@ -151,7 +151,9 @@ struct Taker {
     told: bool,
 }
 
-/// Between two batches of a hurry it rests as long as the last one took, so that it leaves the processor to the jobs.
+/// Behind a full batch it rests so many times as long as that took, at most [`LONGEST_REST`]: the processor is for the jobs, and
+/// what then finds the queue full is dropped before it costs anything.
+const RESTS: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
 impl Taker {
@@ -172,10 +174,10 @@ impl Taker {
             if spans.is_empty() {
                 continue;
             }
-            let began = Instant::now();
+            let (began, full) = (Instant::now(), spans.len() >= self.batch);
             self.take(runtime, &exporter, traces, spans);
-            if self.until().is_none() {
-                std::thread::sleep(began.elapsed().min(LONGEST_REST));
+            if full && self.until().is_none() {
+                std::thread::sleep((began.elapsed() * RESTS).min(LONGEST_REST));
             }
         }
     }

@@ -60,6 +60,7 @@ fn attributes(attributes: Attributes) -> Vec<KeyValue> {
     let pair = |(name, value): (&'static str, Value)| {
         let value = match value {
             Value::Text(text) => OtherValue::from(text),
+            Value::Shared(text) => OtherValue::from(text),
             Value::Word(word) => OtherValue::from(word),
             Value::Number(number) => OtherValue::from(number),
             Value::Flag(flag) => OtherValue::from(flag),

@@ -3,7 +3,7 @@
 use crate::asked::{address, get, metric, say, status, wait_metric};
 use crate::fixture::{Fixture, SOON};
 use gristmill_testkit::eventually;
-use gristmill_testkit::process::Process;
+use gristmill_testkit::process::{Process, Signal};
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 
@@ -149,4 +149,33 @@ fn an_ingest_server_has_a_listener_of_its_own() {
     assert!(shown("redis_call_duration_seconds_count{operation=\"enqueue\"}") >= Some(1.0));
     server.terminate().unwrap();
     assert_eq!(server.wait(SOON).unwrap().code(), Some(0));
+}
+
+/// Partitions that move to a node that comes, are taken over from one that died, and are lost by one that was asleep.
+#[test]
+fn what_befalls_leases_is_counted() {
+    let fixture = Fixture::new();
+    fixture.enqueue("refuse", &["a"]);
+    let mut first = fixture.stubborn_node(LISTEN);
+    let first_at = address(&first);
+    let owned = "partitions{queue=\"q\",state=\"owned\"}";
+    wait_metric(first_at, owned, |partitions| partitions == 4.0);
+    let mut second = fixture.stubborn_node(LISTEN);
+    let second_at = address(&second);
+    wait_metric(second_at, owned, |partitions| partitions == 2.0);
+    wait_metric(first_at, owned, |partitions| partitions == 2.0);
+    wait_metric(first_at, "handovers_total{queue=\"q\"}", |handovers| handovers == 2.0);
+    wait_metric(first_at, "handover_duration_seconds_count", |handovers| handovers == 2.0);
+    assert_eq!(metric(first_at, "leases_lost_total"), Some(0.0));
+
+    // Asleep for longer than its leases last, the second finds them gone.
+    second.signal(Signal::SIGSTOP).unwrap();
+    wait_metric(first_at, "recoveries_total{queue=\"q\"}", |recoveries| recoveries == 2.0);
+    second.signal(Signal::SIGCONT).unwrap();
+    wait_metric(second_at, "leases_lost_total", |lost| lost >= 2.0);
+
+    first.kill().unwrap();
+    wait_metric(second_at, "recoveries_total{queue=\"q\"}", |recoveries| recoveries >= 1.0);
+    wait_metric(second_at, owned, |partitions| partitions == 4.0);
+    assert_eq!(metric(second_at, "partitions{queue=\"q\",state=\"recovering\"}"), Some(0.0));
 }

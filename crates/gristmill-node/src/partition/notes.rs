@@ -32,8 +32,7 @@ impl State {
     }
 
     fn ground(&self) -> Ground<'_> {
-        let (queue, incarnation) = (&self.queue.name, &self.around.incarnation);
-        Ground { queue, partition: self.shared.partition, incarnation }
+        Ground { queue: &self.queue.name, partition: self.shared.partition, words: &self.words }
     }
 
     pub(super) fn outcome(&self, entry: &Entry, settled: &Settled, reason: Option<DeadReason>) {

@@ -9,6 +9,7 @@ use gristmill_telemetry::tally::Outcome;
 use gristmill_telemetry::trace::Traces;
 use gristmill_telemetry::trace::span::{Attributes, Kind, Link, Span, SpanEvent};
 use gristmill_telemetry::trace::words;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Longest `tracestate` that is passed on, as the W3C asks for at least.
@@ -18,7 +19,22 @@ const MAX_TRACESTATE_BYTES: usize = 512;
 pub(crate) struct Ground<'a> {
     pub(crate) queue: &'a QueueName,
     pub(crate) partition: u16,
-    pub(crate) incarnation: &'a Incarnation,
+    pub(crate) words: &'a Words,
+}
+
+/// What all spans of a partition share.
+#[derive(Debug)]
+pub(crate) struct Words {
+    destination: Arc<str>,
+    partition: Arc<str>,
+    client: Arc<str>,
+}
+
+impl Words {
+    pub(crate) fn new(queue: &QueueName, partition: u16, incarnation: &Incarnation) -> Self {
+        let (destination, client) = (queue.as_str().into(), incarnation.as_str().into());
+        Self { destination, partition: partition.to_string().into(), client }
+    }
 }
 
 impl Ground<'_> {
@@ -125,10 +141,10 @@ impl Ground<'_> {
             (words::SYSTEM, words::GRISTMILL.into()),
             (words::OPERATION_NAME, operation.into()),
             (words::OPERATION_TYPE, operation.into()),
-            (words::DESTINATION, self.queue.to_string().into()),
-            (words::PARTITION, self.partition.to_string().into()),
+            (words::DESTINATION, self.words.destination.clone().into()),
+            (words::PARTITION, self.words.partition.clone().into()),
             (words::GROUP, words::WORKERS.into()),
-            (words::CLIENT_ID, self.incarnation.to_string().into()),
+            (words::CLIENT_ID, self.words.client.clone().into()),
             (words::MESSAGE_ID, entry.id.to_string().into()),
         ]
     }

@@ -58,7 +58,8 @@ fn spans(attempt: &Attempt, outcome: Outcome) -> Vec<Span> {
     telemetry.trace(Tracing { share: 1.0, slow: Duration::from_secs(10), room: 8 });
     let traces = telemetry.traces().unwrap();
     let (queue, incarnation) = (queue(), Incarnation::of("n", 1));
-    let ground = Ground { queue: &queue, partition: 3, incarnation: &incarnation };
+    let words = Words::new(&queue, 3, &incarnation);
+    let ground = Ground { queue: &queue, partition: 3, words: &words };
     ground.trace(traces, attempt, (outcome, None), Instant::now() + Duration::from_millis(9));
     traces.take(8, Duration::ZERO).spans
 }
@@ -80,7 +81,7 @@ fn a_run_whose_verdict_is_written_is_the_span_of_its_attempt() {
     assert_eq!((span.name.as_str(), span.kind, span.parent), ("process orders", Kind::Consumer, None));
     assert_eq!((span.context, span.error.as_deref()), (of_turn(0), None));
     assert!(shows(span, "messaging.message.id", "id1".to_owned()));
-    assert!(shows(span, "messaging.destination.partition.id", "3".to_owned()));
+    assert!(shows(span, "messaging.destination.partition.id", Arc::<str>::from("3")));
     assert!(shows(span, "gristmill.job.wait_ms", 70_u64) && shows(span, "gristmill.run_ms", 5_u64));
     assert!(shows(span, "gristmill.job.version", 9_u64) && shows(span, "gristmill.effect", "put"));
     assert!(shows(span, "gristmill.emitted", 2_u64) && shows(span, "gristmill.outcome", "done"));

@@ -1,6 +1,7 @@
 //! A finished span.
 
 use gristmill_job::TraceContext;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// What a span stands for.
@@ -19,6 +20,8 @@ pub enum Kind {
 pub enum Value {
     /// Text.
     Text(String),
+    /// Text that many spans share.
+    Shared(Arc<str>),
     /// A constant.
     Word(&'static str),
     /// A number.
@@ -30,6 +33,12 @@ pub enum Value {
 impl From<String> for Value {
     fn from(text: String) -> Self {
         Self::Text(text)
+    }
+}
+
+impl From<Arc<str>> for Value {
+    fn from(text: Arc<str>) -> Self {
+        Self::Shared(text)
     }
 }
 
