@@ -8,7 +8,7 @@ use gristmill_testkit::process::Process;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const FIELDS: [&str; 24] = [
+const FIELDS: [&str; 27] = [
     "drain_ratio",
     "drain_of_ceiling",
     "drain_own_ids_ratio",
@@ -31,6 +31,9 @@ const FIELDS: [&str; 24] = [
     "poison_recovery_ms",
     "dead_million_ping_p99_ms",
     "dead_letters",
+    "telemetry_metrics_ratio",
+    "telemetry_traces_1pct_ratio",
+    "telemetry_traces_all_ratio",
     "postgres_ratio",
     "http_ratio",
 ];

@@ -1,7 +1,6 @@
 //! Where the database is, and how its connections are shared: handlers have a pool, a relay has connections of its own, so
 //! that neither can starve the other.
 
-use crate::tx::CURSOR;
 use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use std::fmt::{self, Write};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 /// What relays call themselves in `pg_stat_activity`.
 pub(crate) const RELAY_NAME: &str = "gristmill relay";
+
 /// A connection that was good so lately is used without asking it first.
 const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
@@ -145,7 +145,7 @@ impl Database {
         // Writing to a String cannot fail.
         let _ = write!(text, "; set local lock_timeout = {}", ms(self.lock_wait));
         let _ = write!(text, "; set local idle_in_transaction_session_timeout = {}", ms(self.idle_limit));
-        text + "; " + CURSOR
+        text
     }
 }
 

@@ -5,7 +5,7 @@
 //!                       │
 //!                    handler ──(error, stopped, dropped)──▶ rolled back
 //!                       │ Ok
-//!   close: not stopped, still this transaction, still good? ─▶ commit ─▶ settled in Redis
+//!   close: still this transaction, still good, not stopped? ─▶ commit ─▶ settled in Redis
 //! ```
 //!
 //! The inbox row comes first: a second run of the job, on whatever node, waits for it, and either finds it committed or
@@ -28,20 +28,15 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 const PREDECESSOR_WAIT: Duration = Duration::from_secs(1);
 
 const INBOX: &str = "insert into gristmill.inbox (queue, job_id, kind) values ($1, $2, $3)
-     on conflict do nothing";
+     on conflict do nothing returning pg_current_xact_id()::text";
 const INBOX_STALE: &str =
     "insert into gristmill.inbox (queue, job_id, kind, outcome) values ($1, $2, $3, 'stale')
      on conflict do nothing";
 const OUTBOX: &str = "insert into gristmill.outbox
      (id, queue, kind, key, version, payload, payload_msgpack, headers, max_attempts)
      values ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9)";
-/// A cursor is gone with its transaction, and a transaction that has failed closes none: in one round trip, what comes behind
-/// the question is done only in the transaction that began, and only if it is good. (To one that has failed, Postgres
-/// would answer a commit as if all were well, and roll back.)
-pub(crate) const CURSOR: &str = "declare gristmill_run cursor for select";
-const COMMIT: &str = "close gristmill_run; commit and chain";
-/// The SQLSTATE of a cursor that is not there.
-const NO_CURSOR: &str = "34000";
+/// An error where the transaction has failed, another answer where it is another transaction.
+const SAME: &str = "select pg_current_xact_id_if_assigned()::text";
 
 /// The transaction of one run: an argument of a handler, and the connection to work on (`&mut *tx`).
 ///
@@ -161,24 +156,24 @@ impl FromDelivery for Tx {
         let name = Name::of(context);
         let run = async {
             let mut transaction = opened.pool.begin_with(AssertSqlSafe(Arc::clone(&opened.begin))).await?;
-            let insert = sqlx::query(INBOX).bind(&name.queue).bind(&name.job).bind(name.kind);
-            let noted = insert.execute(&mut *transaction).await?.rows_affected() > 0;
-            Ok::<_, sqlx::Error>((transaction, noted))
+            let insert = sqlx::query_scalar(INBOX).bind(&name.queue).bind(&name.job).bind(name.kind);
+            let xact: Option<String> = insert.fetch_optional(&mut *transaction).await?;
+            Ok::<_, sqlx::Error>((transaction, xact))
         };
-        let (transaction, noted) = run.await.map_err(|error| match is_lock_wait(&error) {
+        let (transaction, xact) = run.await.map_err(|error| match is_lock_wait(&error) {
             // An earlier run of this job holds it. It is no fault of this one.
             true => HandlerError::snooze(PREDECESSOR_WAIT),
             false => HandlerError::unknown(error).classified_by(classify),
         })?;
-        if !noted {
+        let Some(xact) = xact else {
             // What cannot be rolled back is rolled back by the server, when the connection ends.
             let _ = transaction.rollback().await;
             return Err(HandlerError::duplicate());
-        }
+        };
         let transaction = Arc::new(Mutex::new(transaction));
         let held = Arc::clone(&transaction).lock_owned().await;
         let pool = opened.pool.clone();
-        scope.leave(End { transaction, name, pool, context: context.clone() });
+        scope.leave(End { transaction, xact, name, pool, context: context.clone() });
         Ok(Self { transaction: held, context: context.clone() })
     }
 
@@ -205,6 +200,8 @@ impl Name {
 /// The end of a run with a transaction. Dropped, it rolls back.
 struct End {
     transaction: Arc<Mutex<Transaction<'static, Postgres>>>,
+    /// The transaction that wrote the inbox row.
+    xact: String,
     name: Name,
     pool: PgPool,
     context: Context,
@@ -218,7 +215,7 @@ impl Close for End {
 
 impl End {
     async fn end(self, answer: Result<Answer, HandlerError>) -> Result<Answer, HandlerError> {
-        let Self { transaction, name, pool, context } = self;
+        let Self { transaction, xact, name, pool, context } = self;
         let answer = answer.map_err(|error| error.classified_by(classify));
         let Some(transaction) = Arc::into_inner(transaction).map(Mutex::into_inner) else {
             // Whoever still has it can only roll back.
@@ -231,7 +228,7 @@ impl End {
         };
         match answer {
             Ok(Answer::Done(effects)) if effects.is_empty() => {
-                commit(transaction, &context).await?;
+                commit(transaction, &xact, &context).await?;
                 Ok(Answer::Done(effects))
             }
             Ok(Answer::Done(_)) => {
@@ -260,21 +257,20 @@ impl End {
 
 async fn commit(
     mut transaction: Transaction<'static, Postgres>,
+    xact: &str,
     context: &Context,
 ) -> Result<(), HandlerError> {
+    let unknown = |error: sqlx::Error| HandlerError::unknown(error).classified_by(classify);
+    // To a transaction that has failed, Postgres answers a commit as if all were well, and rolls back.
+    let now: Option<String> = sqlx::query_scalar(SAME).fetch_one(&mut *transaction).await.map_err(unknown)?;
+    if now.as_deref() != Some(xact) {
+        return Err(HandlerError::permanent(
+            "the handler ended its transaction itself (a commit or rollback in its SQL); leave that to the node",
+        ));
+    }
     if context.stage() == Stage::Hard {
         let _ = transaction.rollback().await;
         return Err(HandlerError::transient("the run was stopped before its commit"));
     }
-    match sqlx::raw_sql(COMMIT).execute(&mut *transaction).await {
-        // The client library, which does not know of it, rolls back the empty transaction that follows, together with its
-        // question whether the connection is good.
-        Ok(_) => Ok(()),
-        Err(sqlx::Error::Database(error)) if error.code().as_deref() == Some(NO_CURSOR) => {
-            Err(HandlerError::permanent(
-                "the handler ended its transaction itself (a commit or rollback in its SQL); leave that to the node",
-            ))
-        }
-        Err(error) => Err(HandlerError::unknown(error).classified_by(classify)),
-    }
+    transaction.commit().await.map_err(unknown)
 }

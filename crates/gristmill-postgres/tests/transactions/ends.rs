@@ -4,7 +4,6 @@ use crate::world::{World, delivery, on_postgres, run, word};
 use gristmill_handler::{Context, HandlerError, Registry, WithClass};
 use gristmill_job::{Effects, NewJob, QueueName};
 use gristmill_postgres::{Tx, sqlx};
-use gristmill_testkit::eventually;
 use sqlx::Connection;
 use std::time::Duration;
 
@@ -193,40 +192,6 @@ fn emitted_jobs_are_there_if_and_only_if_it_committed() {
         let rows = world
             .ask("select queue, kind, key, version, headers, id = 'own' from gristmill.outbox order by seq");
         assert_eq!(rows, "labels|label|apple|3|{\"traceparent\":\"00-1\"}|f\nlabels|label|pear|0||t");
-    });
-}
-
-#[test]
-fn a_commit_that_is_refused_leaves_nothing_and_no_run_leaves_a_transaction_open() {
-    async fn linked(_: i64, mut tx: Tx) -> Result<(), HandlerError> {
-        sqlx::query("insert into link (sku) values ('apple')").execute(&mut *tx).await?;
-        Ok(())
-    }
-    on_postgres(|world| async move {
-        world.ask("create table link (sku text references product deferrable initially deferred)");
-        let database = world.database.clone().max_connections(1);
-        let registry = Registry::new().state(database).kind("price", linked);
-        let refused = word(run(&registry, delivery("a", "apple", 1, 1)).await);
-        assert!(
-            refused.starts_with("permanent: error returned from database: insert or update"),
-            "{refused}"
-        );
-        assert_eq!((world.ask("select count(*) from link"), world.inbox()), ("0".into(), vec![]));
-        world.ask("insert into product values ('apple', 1, 1)");
-        for id in ["a", "b", "c"] {
-            assert_eq!(word(run(&registry, delivery(id, "apple", 1, 1)).await), "done");
-        }
-        assert_eq!(word(run(&registry, delivery("a", "apple", 1, 1)).await), "duplicate");
-        tokio::task::block_in_place(|| {
-            eventually(Duration::from_secs(20), "the end of the last transaction", || {
-                let open = "select count(*) from pg_stat_activity where state like 'idle in transaction%'";
-                (world.ask(open) == "0").then_some(())
-            });
-        });
-        // The refused one is rolled back when it is over already, and Postgres says that it is.
-        let log = world.postgres.log_tail();
-        assert!(log.matches("there is no transaction in progress").count() <= 1, "{log}");
-        assert_eq!(world.ask("select count(*) from link"), "3");
     });
 }
 
