@@ -36,7 +36,7 @@ pub struct Look {
     /// Jobs that wait for another attempt after an error.
     pub retries: u64,
     /// Jobs that wait for something else: their handler asked, the retry budget is used up, nobody serves their kind.
-    pub other_waits: u64,
+    pub waiting: u64,
     /// How long a key has waited for a person, or for its job that waits, at most.
     pub blocked: Option<Duration>,
     /// Partitions whose lease stands.
@@ -55,7 +55,7 @@ impl Look {
     /// Jobs that are claimed and wait for no time.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.claimed.saturating_sub(self.retries + self.other_waits)
+        self.claimed.saturating_sub(self.retries + self.waiting)
     }
 
     /// Both together.
@@ -70,7 +70,7 @@ impl Look {
             oldest_ready: self.oldest_ready.max(other.oldest_ready),
             oldest_claim: self.oldest_claim.max(other.oldest_claim),
             retries: self.retries + other.retries,
-            other_waits: self.other_waits + other.other_waits,
+            waiting: self.waiting + other.waiting,
             blocked: self.blocked.max(other.blocked),
             owned: self.owned + other.owned,
             partitions: self.partitions + other.partitions,
@@ -122,7 +122,7 @@ fn read(value: Value) -> Result<Look, CallError> {
         oldest_ready: Place::parse(&first).map(|place| UnixMillis(place.ms).age_at(now)),
         oldest_claim: some(words.next_number()?),
         retries: words.next_number()?,
-        other_waits: words.next_number()?,
+        waiting: words.next_number()?,
         blocked: some(words.next_number()?),
         owned: words.next_number()?,
         partitions: 1,

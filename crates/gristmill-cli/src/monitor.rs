@@ -5,6 +5,8 @@
 //!   look at each queue (64 partitions a call) ──▶ gauges, /autoscale ──▶ rest: monitor.every_ms, and ten times the look
 //! ```
 //!
+//! The outbox in Postgres is looked at beside it: a database that does not answer delays no number of a queue.
+//!
 //! What could not be looked at keeps its numbers, while `monitor_last_look_timestamp_seconds` stands still; `/autoscale`
 //! tells none that is older than three rests, so that nobody scales by it.
 //!
@@ -36,7 +38,7 @@ struct Monitor {
     every: Duration,
     autoscale: Arc<Autoscale>,
     #[cfg(feature = "postgres")]
-    database: Option<gristmill_postgres::Database>,
+    outbox: Option<gristmill_postgres::Probe>,
 }
 
 pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
@@ -66,12 +68,13 @@ pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
             every,
             autoscale,
             #[cfg(feature = "postgres")]
-            database: settings.database()?,
+            outbox: settings.database()?.map(gristmill_postgres::Probe::new),
         };
         #[cfg(not(feature = "postgres"))]
         settings.refuse_postgres()?;
         tokio::select! {
-            () = monitor.run() => {}
+            () = monitor.queues() => {}
+            () = monitor.outbox() => {}
             () = signals.next() => telemetry.reach(Stage::Leaving),
         }
         Ok(End::Done)
@@ -79,7 +82,7 @@ pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
 }
 
 impl Monitor {
-    async fn run(&self) {
+    async fn queues(&self) {
         loop {
             let connection = self.link.connected().await;
             let began = Instant::now();
@@ -127,34 +130,34 @@ impl Monitor {
         let is_there = |name: &str| queues.iter().any(|queue| queue.name.as_str() == name);
         forget(self.telemetry.metrics(), is_there);
         self.autoscale.forget(is_there);
-        whole & self.look_at_postgres().await
+        whole
     }
 
     #[cfg(feature = "postgres")]
-    async fn look_at_postgres(&self) -> bool {
-        let Some(database) = &self.database else { return true };
+    async fn outbox(&self) {
+        let Some(probe) = &self.outbox else { return std::future::pending().await };
         let metrics = self.telemetry.metrics();
-        match gristmill_postgres::look(database.pool()).await {
-            Ok(Some(standing)) => {
-                let oldest = standing.oldest.unwrap_or_default();
-                metrics.outbox_backlog_rows.one().set(standing.waiting as f64);
-                metrics.outbox_oldest_age_seconds.one().set(oldest.as_secs_f64());
-                metrics.outbox_refused_rows.one().set(standing.refused as f64);
-                metrics.inbox_rows.one().set(standing.inbox.unwrap_or(0) as f64);
-                true
+        loop {
+            let began = Instant::now();
+            match probe.look().await {
+                Ok(Some(standing)) => {
+                    let oldest = standing.oldest.unwrap_or_default();
+                    metrics.outbox_backlog_rows.one().set(standing.waiting as f64);
+                    metrics.outbox_oldest_age_seconds.one().set(oldest.as_secs_f64());
+                    metrics.outbox_refused_rows.one().set(standing.refused as f64);
+                    metrics.inbox_rows.one().set(standing.inbox.unwrap_or(0) as f64);
+                }
+                // The tables are not there yet, so nothing waits in them.
+                Ok(None) => {}
+                Err(error) => self.telemetry.tell(&LookFailed { what: "Postgres", error: &error }),
             }
-            // The tables are not there yet, so nothing waits in them.
-            Ok(None) => true,
-            Err(error) => {
-                self.telemetry.tell(&LookFailed { what: "Postgres", error: &error });
-                false
-            }
+            tokio::time::sleep(self.every.max(began.elapsed() * RESTS)).await;
         }
     }
 
     #[cfg(not(feature = "postgres"))]
-    async fn look_at_postgres(&self) -> bool {
-        true
+    async fn outbox(&self) {
+        std::future::pending().await
     }
 }
 
@@ -183,7 +186,7 @@ fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
         ("ready", look.ready()),
         ("in_flight", look.in_flight()),
         ("retry", look.retries),
-        ("parked", look.other_waits),
+        ("waiting", look.waiting),
         ("dead", look.dead),
     ] {
         metrics.queue_jobs.with(&[queue, state]).set(jobs as f64);

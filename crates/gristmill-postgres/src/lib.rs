@@ -8,7 +8,7 @@
 //! * [`classes`]: which errors pass by themselves.
 //! * [`relay`]: committed outbox rows become jobs, in order per key.
 //! * [`inbox`]: pruning by age.
-//! * [`look`](mod@look): how inbox and outbox stand, for people and metrics.
+//! * [`look`]: how inbox and outbox stand, for people and metrics.
 //! * [`migration`]: the tables, in the schema `gristmill`.
 //!
 //! ```no_run
@@ -46,7 +46,7 @@ pub mod tx;
 pub use classes::classify;
 pub use database::{Database, DatabaseError, Isolation};
 pub use inbox::prune;
-pub use look::{Standing, look};
+pub use look::{LookError, Probe, Standing};
 pub use migration::migrate;
 pub use relay::{Relay, RelayCounts};
 /// The client library, in the version that [`Tx`] is of.

@@ -1,9 +1,12 @@
 //! How inbox and outbox stand: for people (`gristmill doctor`) and for metrics. Bounded: what is long is counted up to
 //! [`MOST`], and the inbox is taken from the server's own estimate.
 
-use crate::database::RELAY_NAME;
+use crate::database::{Database, RELAY_NAME};
 use sqlx::PgPool;
 use std::time::Duration;
+
+/// Longest wait for all of it.
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Waiting rows that are counted; more are as many.
 pub const MOST: i64 = 100_000;
@@ -41,11 +44,39 @@ const LOOK: &str = "select
     (select reltuples::int8 from pg_class where oid = 'gristmill.inbox'::regclass and reltuples >= 0) as inbox,
     (select extract(epoch from clock_timestamp() - min(at))::float8 from gristmill.inbox) as inbox_oldest";
 
-/// Looks once; `None` where the tables are not there (yet).
-///
-/// # Errors
-/// An error of Postgres.
-pub async fn look(pool: &PgPool) -> Result<Option<Standing>, sqlx::Error> {
+/// Why nothing was seen.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// Postgres refused, or cannot be reached.
+    #[error(transparent)]
+    Postgres(#[from] sqlx::Error),
+    /// It did neither.
+    #[error("no answer within {} s", PATIENCE.as_secs())]
+    Silent,
+}
+
+/// Looks over one connection of its own, which waits for no handler's, and no longer than [`PATIENCE`].
+#[derive(Debug)]
+pub struct Probe(Database);
+
+impl Probe {
+    /// Of this database.
+    #[must_use]
+    pub fn new(database: Database) -> Self {
+        Self(database.max_connections(1))
+    }
+
+    /// Looks once; `None` where the tables are not there (yet).
+    ///
+    /// # Errors
+    /// [`LookError`].
+    pub async fn look(&self) -> Result<Option<Standing>, LookError> {
+        let look = tokio::time::timeout(PATIENCE, look(self.0.pool()));
+        Ok(look.await.map_err(|_| LookError::Silent)??)
+    }
+}
+
+async fn look(pool: &PgPool) -> Result<Option<Standing>, sqlx::Error> {
     if !sqlx::query_scalar::<_, bool>(TABLES).fetch_one(pool).await? {
         return Ok(None);
     }

@@ -43,7 +43,7 @@ fn a_partition_is_told_in_numbers_and_its_ages_are_of_the_servers_own_clock() {
             }
             assert!(std::time::Instant::now() < deadline, "{look:?}");
         };
-        let numbers = (look.added, look.jobs, look.claimed, look.dead, look.retries, look.other_waits);
+        let numbers = (look.added, look.jobs, look.claimed, look.dead, look.retries, look.waiting);
         assert_eq!(numbers, (6, 5, 4, 1, 1, 1), "{look:?}");
         assert_eq!((look.ready(), look.in_flight(), look.owned, look.partitions), (1, 2, 1, 1));
         for age in [look.oldest_ready, look.oldest_claim, look.blocked].into_iter().flatten() {
@@ -75,7 +75,7 @@ fn more_lines_than_are_read_are_counted_by_their_share() {
             world.raw(&[b"HSET", world.keys.state.as_bytes(), place.as_bytes(), line.as_bytes()]);
         }
         let look = world.connection.look(&world.queue, 0..1).await.unwrap();
-        let (all, half) = (look.retries + look.other_waits, lines / 2);
+        let (all, half) = (look.retries + look.waiting, lines / 2);
         assert!(all.abs_diff(lines) <= 1, "{look:?}");
         assert!(look.retries > half / 2 && look.retries < half * 3 / 2, "{look:?}");
     });

@@ -1,24 +1,20 @@
-//! Judges inbox and outbox in Postgres. It looks over a connection of its own, which waits for no handler's.
+//! Judges inbox and outbox in Postgres.
 
 use super::Finding;
 use crate::output::age;
 use gristmill_postgres::look::MOST;
-use gristmill_postgres::{Database, Standing, look};
+use gristmill_postgres::{Database, Probe, Standing};
 use std::time::Duration;
 
 /// A relay that is well leaves no row waiting for so long.
 const LATE: Duration = Duration::from_secs(60);
 /// An inbox in which rows grow so old is never pruned.
 const NEVER_PRUNED: Duration = Duration::from_secs(400 * 24 * 3600);
-/// Longest wait for all of it.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) async fn findings(database: Database) -> Vec<Finding> {
-    let database = database.max_connections(1);
-    match tokio::time::timeout(PATIENCE, look(database.pool())).await {
-        Ok(Ok(standing)) => judge(standing.as_ref()),
-        Ok(Err(error)) => vec![away(&error.to_string())],
-        Err(_) => vec![away(&format!("no answer within {} s", PATIENCE.as_secs()))],
+    match Probe::new(database).look().await {
+        Ok(standing) => judge(standing.as_ref()),
+        Err(error) => vec![away(&error.to_string())],
     }
 }
 

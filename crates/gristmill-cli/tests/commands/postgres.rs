@@ -1,8 +1,11 @@
-//! `postgres migrate`, `postgres relay`, `postgres prune`, what `doctor` says of a database, and the relay inside a node.
+//! `postgres migrate`, `postgres relay`, `postgres prune`, what `doctor` and the monitor say of a database, and the relay
+//! inside a node.
 
+use crate::asked::{address, metric, status, wait_metric};
 use crate::fixture::{Fixture, SOON, gristmill, run};
 use gristmill_testkit::postgres::Postgres;
 use gristmill_testkit::process::ProcessOptions;
+use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::{Error, eventually};
 
 /// A cluster, or nothing, said loudly.
@@ -73,6 +76,50 @@ fn a_node_relays_beside_its_handlers_and_doctor_tells_how_the_outbox_stands() {
     node.terminate().unwrap();
     assert!(node.wait(SOON).unwrap().success(), "{}", node.stderr_tail());
     assert!(node.stderr_tail().contains("relayed=1 refused=0"), "{}", node.stderr_tail());
+}
+
+/// A database that hangs in the middle delays no number of a queue, and makes the monitor neither late nor unready.
+#[test]
+fn the_monitor_tells_how_the_outbox_stands_and_waits_for_no_database() {
+    let Some(postgres) = cluster() else { return };
+    let fixture = Fixture::new();
+    let url = postgres.url();
+    assert_eq!(fixture.run(&format!("postgres migrate --database {url}")).code, 0);
+    postgres
+        .ask(
+            "insert into gristmill.outbox (queue, kind, key, payload, at)
+                 select 'q', 'note', 'k', '{}', now() - interval '2 minutes' from generate_series(1, 3);
+             insert into gristmill.outbox (queue, kind, key, payload, refused) values
+                 ('q', 'note', 'k', '{}', 'a test says so');
+             insert into gristmill.inbox (queue, job_id, kind) values ('q', 'a', 'note');
+             analyze gristmill.inbox",
+        )
+        .unwrap();
+    let proxy = Proxy::start(postgres.port()).unwrap();
+    let database = format!("--set postgres.url={}", postgres.url_at(proxy.port()));
+    let start = || {
+        fixture.stubborn(&format!(
+            "monitor --set health.listen=127.0.0.1:0 --set monitor.every_ms=100 {database}"
+        ))
+    };
+    let monitor = start();
+    let at = address(&monitor);
+    wait_metric(at, "outbox_backlog_rows", |rows| rows == 3.0);
+    wait_metric(at, "outbox_oldest_age_seconds", |age| (120.0..300.0).contains(&age));
+    wait_metric(at, "outbox_refused_rows", |rows| rows == 1.0);
+    wait_metric(at, "inbox_rows", |rows| rows == 1.0);
+
+    proxy.hold_requests();
+    proxy.wait_held(SOON).unwrap();
+    fixture.enqueue("note", &["first"]);
+    wait_metric(at, "queue_jobs{queue=\"q\",state=\"ready\"}", |jobs| jobs == 1.0);
+    assert_eq!(metric(at, "outbox_backlog_rows"), Some(3.0), "what was seen before stands");
+    let second = start();
+    let at = address(&second);
+    wait_metric(at, "queue_jobs{queue=\"q\",state=\"ready\"}", |jobs| jobs == 1.0);
+    assert_eq!(status(at, "/readyz"), 200);
+    proxy.release_requests();
+    wait_metric(at, "outbox_backlog_rows", |rows| rows == 3.0);
 }
 
 #[test]
