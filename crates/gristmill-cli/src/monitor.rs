@@ -18,7 +18,7 @@ use crate::exit::{End, Failure};
 use crate::health;
 use crate::node::Signals;
 use crate::settings::Settings;
-use crate::telemetry::Told;
+use crate::telemetry::{SHORT, Told};
 use autoscale::Autoscale;
 use gristmill_broker::look::{Look, PARTITIONS};
 use gristmill_broker::{CallError, Connection, Link, QueueDefinition, RedisConfig};
@@ -59,7 +59,7 @@ pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
         .thread_name("gristmill-monitor")
         .build()?;
     health::beat(runtime.handle(), telemetry.pulse("runtime"));
-    runtime.block_on(async {
+    let end = runtime.block_on(async {
         let mut signals = Signals::listen()?;
         telemetry.tell(&MonitorReady { every_ms: every, redis: &redis.redacted_url() });
         let monitor = Monitor {
@@ -78,7 +78,9 @@ pub(crate) fn command(settings: &Settings) -> Result<End, Failure> {
             () = signals.next() => telemetry.reach(Stage::Leaving),
         }
         Ok(End::Done)
-    })
+    });
+    told.finish(SHORT);
+    end
 }
 
 impl Monitor {

@@ -6,13 +6,17 @@ use crate::node::Signals;
 use crate::output;
 use crate::settings::Settings;
 use crate::settings::postgres::RelaySettings;
+use crate::telemetry::{SHORT, Told};
 use clap::{Args, Subcommand};
 use gristmill_broker::{Broker, RedisConfig};
-use gristmill_postgres::{Relay, migrate, prune};
+use gristmill_postgres::{Probe, Relay, migrate, prune};
 use gristmill_telemetry::metrics::Role;
 use gristmill_telemetry::{Stage, Telemetry};
 use std::time::Duration;
 use tokio::runtime::Handle;
+
+/// Between two questions whether Postgres is there.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Subcommand)]
 pub(crate) enum PostgresCommand {
@@ -75,13 +79,15 @@ pub(crate) async fn command(settings: &Settings, command: &PostgresCommand) -> R
             output::print(&format!("pruned={gone}"))?;
         }
         PostgresCommand::Relay { .. } => {
+            let told = Told::start(settings, Role::Relay)?;
+            let telemetry = told.telemetry.clone();
+            let probe = Probe::new(database.clone());
             let wanted = RelaySettings { database, prune_after: settings.prune_inbox_after()? };
-            let telemetry = Telemetry::new(Role::Relay);
             let redis = RedisConfig { telemetry: telemetry.clone(), ..settings.redis()? };
             health::start(settings, &telemetry)?;
             health::beat(&Handle::current(), telemetry.pulse("runtime"));
             let broker = Broker::connect(redis);
-            tokio::spawn(health::reached(broker.clone(), telemetry.clone()));
+            tokio::spawn(reached(probe, broker.clone(), telemetry.clone()));
             let relay = over(broker, &wanted)?;
             count(&relay, &telemetry);
             let mut signals = Signals::listen()?;
@@ -92,9 +98,18 @@ pub(crate) async fn command(settings: &Settings, command: &PostgresCommand) -> R
             };
             relay.run(asked).await;
             output::print(&said(&relay))?;
+            let _ = tokio::task::spawn_blocking(|| told.finish(SHORT)).await;
         }
     }
     Ok(End::Done)
+}
+
+/// A relay is ready once both of its sides have answered.
+async fn reached(probe: Probe, broker: Broker, telemetry: Telemetry) {
+    while probe.look().await.is_err() {
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
+    health::reached(broker, telemetry).await;
 }
 
 /// A relay from this database to the Redis of `redis`. Call it on a runtime.

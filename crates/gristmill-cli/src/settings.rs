@@ -3,6 +3,7 @@
 //! * `layers`: built-in defaults, a file, the environment, the command line, merged by the `config` crate;
 //! * `check`: every key known, every value of its type, or a complaint that says which key, what was expected, what
 //!   came and from where;
+//! * `fault`: what is wrong with them, in words;
 //! * `redis`: the address, its password and certificates;
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
@@ -17,6 +18,7 @@
 //! the list of what is known.
 
 mod check;
+mod fault;
 pub(crate) mod health;
 mod ingest;
 mod kinds;
@@ -28,6 +30,7 @@ mod shown;
 mod telemetry;
 mod whole;
 
+pub use fault::{Fault, SettingsError};
 pub use layers::{Layers, Override};
 pub use shown::Entry;
 pub use whole::Told;
@@ -167,64 +170,6 @@ pub enum LogFormat {
     Human,
     /// One JSON object per line.
     Json,
-}
-
-/// One thing that is wrong with the settings.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// A key that nothing reads.
-    #[error("{key}: there is no such setting (from {origin}){}", meant(suggestion.as_deref()))]
-    UnknownKey {
-        /// The key, with its section.
-        key: String,
-        /// Where it came from.
-        origin: String,
-        /// The known key that is nearest, if one is near.
-        suggestion: Option<String>,
-    },
-    /// A value that cannot be.
-    #[error("{key}: expected {expected}, got {got} (from {origin})")]
-    WrongValue {
-        /// The key, with its section.
-        key: String,
-        /// What was expected.
-        expected: String,
-        /// What came; secrets are left out.
-        got: String,
-        /// Where it came from.
-        origin: String,
-    },
-    /// A layer that cannot be read.
-    #[error("{0}")]
-    Layer(String),
-}
-
-fn meant(suggestion: Option<&str>) -> String {
-    suggestion.map_or_else(String::new, |key| format!("; did you mean {key}?"))
-}
-
-/// Everything that is wrong with the settings, a line each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingsError {
-    /// Never empty.
-    pub faults: Vec<Fault>,
-}
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, fault) in self.faults.iter().enumerate() {
-            write!(f, "{}{fault}", if n == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for SettingsError {}
-
-impl From<Fault> for SettingsError {
-    fn from(fault: Fault) -> Self {
-        Self { faults: vec![fault] }
-    }
 }
 
 impl Settings {

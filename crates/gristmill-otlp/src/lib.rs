@@ -31,6 +31,8 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 /// Why nothing can be taken anywhere.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +59,8 @@ pub struct Wanted {
 pub struct Exporter {
     telemetry: Telemetry,
     until: Arc<Mutex<Option<Instant>>>,
+    /// Whether the process ends, for whoever takes metrics.
+    over: watch::Sender<bool>,
     done: mpsc::Receiver<()>,
 }
 
@@ -81,9 +85,12 @@ impl Exporter {
         let resource = environment.resource(&wanted.instance);
         let (ending, done) = mpsc::channel();
         let until = Arc::new(Mutex::new(None));
-        if wanted.metrics {
-            runtime.spawn(metrics::push(telemetry.clone(), environment.clone(), resource.clone())?);
-        }
+        let (over, ends) = watch::channel(false);
+        let push = wanted
+            .metrics
+            .then(|| metrics::push(telemetry.clone(), environment.clone(), resource.clone(), ends))
+            .transpose()?
+            .map(|push| runtime.spawn(push));
         let exporter = {
             let _within = runtime.enter();
             telemetry.traces().map(|_| span_exporter(environment, &resource)).transpose()?
@@ -99,21 +106,22 @@ impl Exporter {
         std::thread::Builder::new()
             .name("gristmill-otlp".into())
             .spawn(move || {
-                taker.run(&runtime);
+                taker.run(&runtime, push);
                 let _ = ending.send(());
                 runtime.shutdown_background();
             })
             .map_err(|error| other(&error))?;
-        Ok(Self { telemetry: telemetry.clone(), until, done })
+        Ok(Self { telemetry: telemetry.clone(), until, over, done })
     }
 
     /// Takes what is left, and ends; no longer than `within`. Blocks: not to be called on a runtime's thread.
     pub fn finish(self, within: Duration) {
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + within);
+        self.over.send_replace(true);
         if let Some(traces) = self.telemetry.traces() {
             traces.close();
-            let _ = self.done.recv_timeout(within);
         }
+        let _ = self.done.recv_timeout(within);
     }
 }
 
@@ -157,15 +165,18 @@ const RESTS: u32 = 3;
 const LONGEST_REST: Duration = Duration::from_millis(500);
 
 impl Taker {
-    fn run(mut self, runtime: &Runtime) {
+    /// Until all is taken: spans, and then what was counted to the end.
+    fn run(mut self, runtime: &Runtime, push: Option<JoinHandle<()>>) {
         let telemetry = self.telemetry.clone();
-        let (Some(exporter), Some(traces)) = (self.exporter.take(), telemetry.traces()) else {
-            // Metrics alone: the runtime lives for them.
-            while self.until().is_none() {
-                std::thread::sleep(LONGEST_REST);
-            }
-            return;
-        };
+        if let (Some(exporter), Some(traces)) = (self.exporter.take(), telemetry.traces()) {
+            self.spans(runtime, &exporter, traces);
+        }
+        if let Some(push) = push {
+            let _ = runtime.block_on(push);
+        }
+    }
+
+    fn spans(&mut self, runtime: &Runtime, exporter: &SpanExporter, traces: &Traces) {
         loop {
             let Batch { spans, last } = traces.take(self.batch, self.rhythm);
             if last && spans.is_empty() {
@@ -175,7 +186,7 @@ impl Taker {
                 continue;
             }
             let (began, full) = (Instant::now(), spans.len() >= self.batch);
-            self.take(runtime, &exporter, traces, spans);
+            self.take(runtime, exporter, traces, spans);
             if full && self.until().is_none() {
                 std::thread::sleep((began.elapsed() * RESTS).min(LONGEST_REST));
             }

@@ -22,14 +22,16 @@ use opentelemetry_proto::tonic::resource::v1::Resource as ProtoResource;
 use opentelemetry_sdk::Resource;
 use prost::Message;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::watch;
 use tonic::metadata::{MetadataKey, MetadataValue};
 use tonic::transport::Endpoint;
 
-/// Takes metrics again and again; to be spawned.
+/// Takes metrics again and again, and once more when the process ends; to be spawned.
 pub(crate) fn push(
     telemetry: Telemetry,
     environment: Environment,
     resource: Resource,
+    mut ends: watch::Receiver<bool>,
 ) -> Result<impl Future<Output = ()> + Send, StartError> {
     let within = environment.of("METRICS", "TIMEOUT").and_then(|text| text.parse().ok()).unwrap_or(10_000);
     let within = Duration::from_millis(within);
@@ -41,7 +43,11 @@ pub(crate) fn push(
         rhythm.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut told = false;
         loop {
-            rhythm.tick().await;
+            let last = tokio::select! {
+                _ = rhythm.tick() => false,
+                // An exporter that is dropped ends too.
+                _ = ends.wait_for(|ends| *ends) => true,
+            };
             let request = request(telemetry.read().read(), &resource, began, SystemTime::now());
             let send = send(&environment, &client, &headers, request);
             let sent = tokio::time::timeout(within, send)
@@ -55,6 +61,9 @@ pub(crate) fn push(
                     told = true;
                     telemetry.tell(&TelemetryNotTaken { what: "metrics", error: &error });
                 }
+            }
+            if last {
+                return;
             }
         }
     })

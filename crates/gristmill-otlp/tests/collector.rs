@@ -1,5 +1,5 @@
-//! Spans arrive at a collector over gRPC, as they were made; and what cannot arrive is counted and not waited for. (Over HTTP
-//! they are heard by the tests of the command line.)
+//! Spans arrive at a collector over gRPC, as they were made; what was counted arrives to the end; and what cannot arrive is
+//! counted and not waited for. (Over HTTP spans are heard by the tests of the command line.)
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
@@ -13,6 +13,12 @@ use gristmill_telemetry::trace::Tracing;
 use gristmill_telemetry::trace::span::{Kind, Link, Span, SpanEvent};
 use gristmill_telemetry::trace::words;
 use gristmill_testkit::eventually;
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value;
+use prost::Message;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -83,6 +89,66 @@ fn spans_arrive_over_grpc_with_their_links_events_and_errors_also_those_that_com
     let last = runtime.block_on(collector.exported_spans(10, SOON));
     assert_eq!(last.iter().filter(|span| span.name == "last").count(), 10);
     assert_eq!(telemetry.metrics().spans_dropped_total.one().get(), 0);
+}
+
+/// A collector of metrics by HTTP that takes so many requests, and hands on what each tells of `outbox_relayed_total`.
+fn collector_of(requests: usize) -> (String, mpsc::Receiver<f64>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, heard) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        let mut reader = BufReader::new(stream);
+        for _ in 0..requests {
+            let mut length = 0;
+            for line in reader.by_ref().lines() {
+                let line = line.unwrap().to_ascii_lowercase();
+                if line.is_empty() {
+                    break;
+                }
+                if let Some(bytes) = line.strip_prefix("content-length: ") {
+                    length = bytes.parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            let request = ExportMetricsServiceRequest::decode(&body[..]).unwrap();
+            let metrics =
+                request.resource_metrics.iter().flat_map(|of| &of.scope_metrics).flat_map(|of| &of.metrics);
+            let relayed = metrics.filter(|metric| metric.name.ends_with("outbox_relayed_total"));
+            let values = relayed.filter_map(|metric| match metric.data.as_ref()? {
+                Data::Sum(sum) => match sum.data_points.first()?.value? {
+                    Value::AsDouble(value) => Some(value),
+                    Value::AsInt(value) => Some(value as f64),
+                },
+                _ => None,
+            });
+            let told = values.sum();
+            reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+            tell.send(told).unwrap();
+        }
+    });
+    (endpoint, heard)
+}
+
+#[test]
+fn what_was_counted_since_the_last_time_arrives_when_the_process_ends() {
+    let (endpoint, heard) = collector_of(2);
+    let telemetry = Telemetry::new(Role::Node);
+    let variables =
+        [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_METRIC_EXPORT_INTERVAL", "3600000")];
+    let texts = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let environment = Environment::read(texts).unwrap();
+    let relayed = telemetry.metrics().outbox_relayed_total.one();
+    relayed.add(1);
+    let wanted = Wanted { instance: "n".into(), metrics: true };
+    let exporter = Exporter::start(&telemetry, &environment, &wanted).unwrap();
+    // The first time is at once, the next in an hour.
+    assert_eq!(heard.recv_timeout(SOON), Ok(1.0));
+    relayed.add(2);
+    exporter.finish(SOON);
+    assert_eq!(heard.try_recv(), Ok(3.0));
 }
 
 #[test]

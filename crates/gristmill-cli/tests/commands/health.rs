@@ -28,7 +28,8 @@ fn a_node_is_ready_from_its_first_contact_with_redis_until_it_leaves() {
     let at = address(&node);
     // Absent at the start: it lives and has started, and is not ready.
     wait_metric(at, "redis_up", |up| up == 0.0);
-    assert_eq!((status(at, "/livez"), status(at, "/startupz"), status(at, "/readyz")), (200, 200, 503));
+    wait_status(at, "/startupz", 200);
+    assert_eq!((status(at, "/livez"), status(at, "/readyz")), (200, 503));
     let (code, words) = healthcheck(&fixture, at);
     assert_eq!(code, 1, "{words}");
     assert!(words.contains("not ready: Redis has not been reached yet"), "{words}");

@@ -123,6 +123,29 @@ fn the_monitor_tells_how_the_outbox_stands_and_waits_for_no_database() {
 }
 
 #[test]
+fn a_relay_is_ready_once_both_of_its_sides_have_answered_and_tells_what_it_did() {
+    let Some(mut postgres) = cluster() else { return };
+    let fixture = Fixture::new();
+    let url = postgres.url();
+    assert_eq!(fixture.run(&format!("postgres migrate --database {url}")).code, 0);
+    fixture.enqueue("note", &["first"]);
+    postgres
+        .ask("insert into gristmill.outbox (queue, kind, key, payload) values ('q', 'note', 'k', '{}')")
+        .unwrap();
+    postgres.kill().unwrap();
+    let listen = "--set health.listen=127.0.0.1:0";
+    let mut relay = fixture.stubborn(&format!("postgres relay --database {url} {listen}"));
+    let at = address(&relay);
+    eventually(SOON, "Redis is reached", || (metric(at, "redis_up")? == 1.0).then_some(()));
+    assert_eq!((status(at, "/livez"), status(at, "/readyz")), (200, 503));
+    postgres.restart().unwrap();
+    eventually(SOON, "both are there", || (status(at, "/readyz") == 200).then_some(()));
+    wait_metric(at, "outbox_relayed_total", |rows| rows == 1.0);
+    relay.terminate().unwrap();
+    assert!(relay.wait(SOON).unwrap().success(), "{}", relay.stderr_tail());
+}
+
+#[test]
 fn tables_are_made_rows_become_jobs_and_the_inbox_is_pruned() {
     let Some(postgres) = cluster() else { return };
     let fixture = Fixture::new();
