@@ -1,8 +1,8 @@
 //! The grace period of every pod is what its drain needs, and the program is told the same numbers.
 
+use gristmill_chart_tests::helm;
 use gristmill_chart_tests::objects::at;
 use gristmill_chart_tests::pods::{self, Pod};
-use gristmill_chart_tests::{files, helm};
 
 const BASE: &str = "redis: {existingSecret: a}\nworkers: {default: {queues: [a]}, slow: {queues: [b], drain: {windowSeconds: 900}}}\n\
                     ingest: {enabled: true, tokensSecret: t}\n";
@@ -46,20 +46,12 @@ fn the_period_is_computed() {
 #[test]
 fn the_program_is_told_the_same() {
     helm::with_one(|helm| {
-        let mut seen = 0;
-        for (name, values) in files::matrix() {
-            let release = helm.render(&values);
-            for deployment in release.of("Deployment") {
-                let pod = pods::of_deployment(&release, deployment);
-                let told =
-                    number(&pod, "GRISTMILL__DRAIN__WINDOW_MS") + number(&pod, "GRISTMILL__DRAIN__GRACE_MS");
-                let stop = at(pod.program(), "/lifecycle/preStop/sleep/seconds").as_u64().unwrap_or(0);
-                let left = (grace(&pod) * 1000).checked_sub(stop * 1000 + told);
-                assert!(left.is_some_and(|ms| ms >= 1000), "{name}: {deployment} has {left:?} ms left");
-                seen += 1;
-            }
-        }
-        assert!(seen > 12);
+        pods::of_every_file(helm, |name, _, pod| {
+            let told = number(pod, "GRISTMILL__DRAIN__WINDOW_MS") + number(pod, "GRISTMILL__DRAIN__GRACE_MS");
+            let stop = at(pod.program(), "/lifecycle/preStop/sleep/seconds").as_u64().unwrap_or(0);
+            let left = (grace(pod) * 1000).checked_sub(stop * 1000 + told);
+            assert!(left.is_some_and(|ms| ms >= 1000), "{name}: {} has {left:?} ms left", pod.of);
+        });
         let slow = helm.render(BASE);
         let slow = pods::of_deployment(&slow, "r-gristmill-worker-slow");
         assert_eq!(number(&slow, "GRISTMILL__DRAIN__WINDOW_MS"), 900_000);

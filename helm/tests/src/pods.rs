@@ -1,5 +1,7 @@
 //! The pod templates of a release: of Deployments, of the hook that migrates, and of the test.
 
+use crate::files;
+use crate::helm::Helm;
 use crate::objects::{Release, at};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -34,6 +36,22 @@ pub fn all(release: &Release) -> Vec<Pod<'_>> {
 pub fn of_deployment<'a>(release: &'a Release, name: &str) -> Pod<'a> {
     let template = at(release.get("Deployment", name), "/spec/template");
     Pod { of: format!("Deployment {name}"), template }
+}
+
+/// Hands a test the pods of every Deployment in every file of values: the file, the release and the pod.
+///
+/// # Panics
+/// There are hardly any, so that nothing would be tested.
+pub fn of_every_file(helm: &Helm, mut test: impl FnMut(&str, &Release, &Pod<'_>)) {
+    let mut seen = 0;
+    for (name, values) in files::matrix() {
+        let release = helm.render(&values);
+        for deployment in release.of("Deployment") {
+            test(&name, &release, &of_deployment(&release, deployment));
+            seen += 1;
+        }
+    }
+    assert!(seen > 12, "only {seen} pods");
 }
 
 impl<'a> Pod<'a> {
