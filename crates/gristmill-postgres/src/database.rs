@@ -1,6 +1,7 @@
 //! Where the database is, and how its connections are shared: handlers have a pool, a relay has connections of its own, so
 //! that neither can starve the other.
 
+use crate::held::Spare;
 use sqlx::Connection;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use std::fmt::{self, Write};
@@ -47,6 +48,8 @@ pub(crate) struct Opened {
     pub(crate) pool: PgPool,
     /// What a transaction begins with.
     pub(crate) begin: Arc<str>,
+    /// Connections between two runs.
+    pub(crate) spare: Arc<Spare>,
 }
 
 impl Database {
@@ -132,6 +135,7 @@ impl Database {
                 })
                 .connect_lazy_with(self.options.clone()),
             begin: self.begin().into(),
+            spare: Arc::default(),
         })
     }
 

@@ -4,6 +4,7 @@
 //! In reading order:
 //!
 //! * [`database`]: where it is, and how its connections are shared.
+//! * `held`: a run's transaction, and its connection on the way to the next run.
 //! * [`tx`]: the transaction as an argument of a handler; the node commits or rolls back, the handler cannot forget it.
 //! * [`classes`]: which errors pass by themselves.
 //! * [`relay`]: committed outbox rows become jobs, in order per key.
@@ -37,6 +38,7 @@
 
 pub mod classes;
 pub mod database;
+mod held;
 pub mod inbox;
 pub mod look;
 pub mod migration;

@@ -13,12 +13,13 @@
 
 use crate::classes::{classify, is_lock_wait};
 use crate::database::Database;
+use crate::held::Held;
 use gristmill_handler::{
     Answer, Close, Closing, Context, FromDelivery, HandlerError, Needs, Scope, Shared, Stage,
 };
 use gristmill_job::{ContentType, JobId, NewJob, QueueName};
 use sqlx::postgres::{PgConnection, PgPool, PgQueryResult};
-use sqlx::{AssertSqlSafe, Execute, Executor, Postgres, Transaction};
+use sqlx::{Execute, Executor, Postgres};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +46,7 @@ const SAME: &str = "select pg_current_xact_id_if_assigned()::text";
 /// `Effects`: what Redis would write with the acknowledgement would be lost with it, after the commit. Jobs that follow
 /// go through [`Tx::emit`].
 pub struct Tx {
-    transaction: OwnedMutexGuard<Transaction<'static, Postgres>>,
+    transaction: OwnedMutexGuard<Held>,
     context: Context,
 }
 
@@ -155,7 +156,7 @@ impl FromDelivery for Tx {
         let opened = database.opened();
         let name = Name::of(context);
         let run = async {
-            let mut transaction = opened.pool.begin_with(AssertSqlSafe(Arc::clone(&opened.begin))).await?;
+            let mut transaction = Held::begin(&opened.spare, &opened.pool, &opened.begin).await?;
             let insert = sqlx::query_scalar(INBOX).bind(&name.queue).bind(&name.job).bind(name.kind);
             let xact: Option<String> = insert.fetch_optional(&mut *transaction).await?;
             Ok::<_, sqlx::Error>((transaction, xact))
@@ -166,8 +167,7 @@ impl FromDelivery for Tx {
             false => HandlerError::unknown(error).classified_by(classify),
         })?;
         let Some(xact) = xact else {
-            // What cannot be rolled back is rolled back by the server, when the connection ends.
-            let _ = transaction.rollback().await;
+            transaction.rollback().await;
             return Err(HandlerError::duplicate());
         };
         let transaction = Arc::new(Mutex::new(transaction));
@@ -199,7 +199,7 @@ impl Name {
 
 /// The end of a run with a transaction. Dropped, it rolls back.
 struct End {
-    transaction: Arc<Mutex<Transaction<'static, Postgres>>>,
+    transaction: Arc<Mutex<Held>>,
     /// The transaction that wrote the inbox row.
     xact: String,
     name: Name,
@@ -232,14 +232,14 @@ impl End {
                 Ok(Answer::Done(effects))
             }
             Ok(Answer::Done(_)) => {
-                let _ = transaction.rollback().await;
+                transaction.rollback().await;
                 Err(HandlerError::permanent(
                     "a handler with a transaction has no effects in Redis: a crash after the commit would lose them; emit \
                      jobs with `Tx::emit`",
                 ))
             }
             Err(error) if error.is_stale() => {
-                let _ = transaction.rollback().await;
+                transaction.rollback().await;
                 let insert = sqlx::query(INBOX_STALE).bind(name.queue).bind(name.job).bind(name.kind);
                 insert
                     .execute(&pool)
@@ -248,18 +248,14 @@ impl End {
                 Err(error)
             }
             other => {
-                let _ = transaction.rollback().await;
+                transaction.rollback().await;
                 other
             }
         }
     }
 }
 
-async fn commit(
-    mut transaction: Transaction<'static, Postgres>,
-    xact: &str,
-    context: &Context,
-) -> Result<(), HandlerError> {
+async fn commit(mut transaction: Held, xact: &str, context: &Context) -> Result<(), HandlerError> {
     let unknown = |error: sqlx::Error| HandlerError::unknown(error).classified_by(classify);
     // To a transaction that has failed, Postgres answers a commit as if all were well, and rolls back.
     let now: Option<String> = sqlx::query_scalar(SAME).fetch_one(&mut *transaction).await.map_err(unknown)?;
@@ -269,7 +265,7 @@ async fn commit(
         ));
     }
     if context.stage() == Stage::Hard {
-        let _ = transaction.rollback().await;
+        transaction.rollback().await;
         return Err(HandlerError::transient("the run was stopped before its commit"));
     }
     transaction.commit().await.map_err(unknown)

@@ -4,10 +4,12 @@
 //! * `ends`: each way in which a run can end
 //! * `rivals`: two runs of one job at once
 //! * `faults`: Postgres is killed, connections break
+//! * `connections`: handed from run to run
 //! * `tables`: migrations, pruning, and the table of the docs
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
+mod connections;
 mod ends;
 mod faults;
 mod rivals;
