@@ -65,7 +65,7 @@ pub use call::{Answer, Call};
 pub use entry::Entry;
 pub use error::CallError;
 pub use fence::{Epoch, Fence, Incarnation, Refusal};
-pub use keys::{PartitionKeys, QueueDefinition};
+pub use keys::{Mode, PartitionKeys, QueueDefinition};
 pub use link::{Connection, Link, RedisConfig};
 pub use settle::{Emit, Settle, Settled, Verdict};
 pub use state::{JobState, StateLine};

@@ -27,7 +27,7 @@ mod stage;
 mod supervisor;
 mod worker;
 
-pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
+pub use config::{AfterDeadLetter, ConfigError, Mode, NodeConfig, QueueConfig, VISIBILITY_TIMEOUTS};
 pub use counters::Counts;
 pub use gristmill_job::RetryBudget;
 pub use node::{DrainReport, Node, NodeError};

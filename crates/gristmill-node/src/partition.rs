@@ -324,6 +324,14 @@ impl State {
                 });
                 self.decide(Event::Acquired(Err(())));
             }
+            Ok((Acquired::Unordered, ..)) => {
+                self.around.telemetry.tell(&QueueDiffers {
+                    queue: &self.queue.name,
+                    partitions: &"ordering none",
+                    configured: u64::from(self.queue.partitions),
+                });
+                self.decide(Event::Acquired(Err(())));
+            }
             Ok((Acquired::Changed(_) | Acquired::NoQueue, ..)) => self.decide(Event::Acquired(Err(()))),
             Err(error) => {
                 self.around.telemetry.tell(&AcquireFailed {

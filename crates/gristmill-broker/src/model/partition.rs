@@ -1,6 +1,7 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
+use crate::keys::Mode;
 use crate::settle::Emit;
 use crate::state::{JobState, StateLine};
 use bytes::Bytes;
@@ -33,6 +34,7 @@ pub(super) struct Partition {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Meta {
+    pub(super) mode: Mode,
     pub(super) partitions: u16,
     /// Jobs; 0 is no limit.
     pub(super) limit: u64,

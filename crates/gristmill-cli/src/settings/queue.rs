@@ -4,7 +4,7 @@
 use super::{Fault, RetrySection, Settings, check};
 use config::ValueKind;
 use gristmill_job::RetryPolicy;
-use gristmill_node::{AfterDeadLetter, QueueConfig, RetryBudget};
+use gristmill_node::{AfterDeadLetter, Mode, QueueConfig, RetryBudget, VISIBILITY_TIMEOUTS};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -12,6 +12,8 @@ use std::time::Duration;
 /// The section; a queue's own settings are tables in it, which are read apart.
 #[derive(Clone, Deserialize)]
 pub(super) struct QueueSection {
+    pub(super) ordering: String,
+    pub(super) visibility_timeout_ms: u64,
     pub(super) after_dead_letter: String,
     pub(super) crash_budget: u64,
     pub(super) unknown_kind_wait_ms: u64,
@@ -36,8 +38,16 @@ impl Settings {
     /// What is said for this queue, put into its configuration.
     pub(super) fn with_rules(&self, mut config: QueueConfig) -> Result<QueueConfig, Fault> {
         let name = config.name.to_string();
-        let QueueSection { after_dead_letter, crash_budget, unknown_kind_wait_ms, dead_max_age_ms } =
+        let QueueSection { after_dead_letter, crash_budget, unknown_kind_wait_ms, dead_max_age_ms, .. } =
             &self.queue;
+        let (ordering, word) = self.word(&name, "ordering", &self.queue.ordering);
+        config.mode = Mode::parse(word).ok_or_else(|| self.wrong(&ordering, "key or none".into(), None))?;
+        let (key, timeout_ms) =
+            self.number(&name, "visibility_timeout_ms", self.queue.visibility_timeout_ms);
+        config.visibility_timeout = Duration::from_millis(timeout_ms);
+        if !VISIBILITY_TIMEOUTS.contains(&config.visibility_timeout) {
+            return Err(self.wrong(&key, "1000 to 3600000 ms".into(), None));
+        }
 
         let (key, crashes) = self.number(&name, "crash_budget", *crash_budget);
         config.crash_budget = u32::try_from(crashes).unwrap_or(u32::MAX);
@@ -55,6 +65,10 @@ impl Settings {
         let (key, word) = self.word(&name, "after_dead_letter", after_dead_letter);
         config.after_dead_letter =
             AfterDeadLetter::parse(word).ok_or_else(|| self.wrong(&key, "continue or hold".into(), None))?;
+        if config.mode == Mode::None && config.after_dead_letter == AfterDeadLetter::Hold {
+            let expected = format!("continue, since {ordering} is none: there are no lanes that could wait");
+            return Err(self.wrong(&key, expected, None));
+        }
         config.retry = self.retry(&name)?;
         config.retry_budget = self.retry_budget(&name)?;
         Ok(config)

@@ -75,6 +75,8 @@ impl Settings {
             ("retry.max_age_ms", json!(retry.max_age_ms)),
             ("retry.budget_percent", json!(retry.budget_percent)),
             ("retry.budget_per_second", json!(retry.budget_per_second)),
+            ("queue.ordering", json!(queue.ordering)),
+            ("queue.visibility_timeout_ms", json!(queue.visibility_timeout_ms)),
             ("queue.after_dead_letter", json!(queue.after_dead_letter)),
             ("queue.crash_budget", json!(queue.crash_budget)),
             ("queue.unknown_kind_wait_ms", json!(queue.unknown_kind_wait_ms)),

@@ -25,7 +25,7 @@ pub(super) async fn prepare(
     telemetry: &Telemetry,
 ) -> Result<Vec<QueueDefinition>, NodeError> {
     let definitions: Vec<QueueDefinition> =
-        queues.iter().map(|queue| QueueDefinition::new(queue.name.clone(), queue.partitions)).collect();
+        queues.iter().map(QueueConfig::definition).collect();
     'connected: loop {
         let connection = link.connected().await;
         match connection.eviction_policy().await {
