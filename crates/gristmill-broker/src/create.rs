@@ -105,11 +105,11 @@ pub(crate) fn parse(name: &QueueName, text: &str) -> Result<QueueDefinition, Cal
         let (mode, partitions) = text.split_once(' ')?;
         Some((Mode::parse(mode)?, partitions.parse().ok()?))
     };
-    parse().map(|(mode, partitions)| QueueDefinition::new(name.clone(), partitions).with_mode(mode)).ok_or_else(
-        || {
+    parse()
+        .map(|(mode, partitions)| QueueDefinition::new(name.clone(), partitions).with_mode(mode))
+        .ok_or_else(|| {
             CallError::Unexpected(format!(
                 "expected `key <partitions>` or `none <partitions>` as the definition of {name}, got {text:?}"
             ))
-        },
-    )
+        })
 }

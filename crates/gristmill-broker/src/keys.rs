@@ -110,7 +110,8 @@ pub struct PartitionKeys {
     prefix: String,
     /// stream · ready jobs (fields `i`, `k`, `d`), group [`GROUP`]. Written by enqueue; settle acknowledges and deletes.
     pub stream: String,
-    /// hash · mode, partitions, limit. Written by create, again after a flush.
+    /// hash · mode, partitions, limit; delayed_seq, which counts the jobs for later. Written by create, again after a flush,
+    /// and by enqueue and settle.
     pub meta: String,
     /// hash · incarnation, epoch, expires (Redis ms), number of the last call, wanted, wanted_until, changes. Written
     /// by acquire, want, renew, release and every numbered call. Never deleted, no TTL.
@@ -131,6 +132,11 @@ pub struct PartitionKeys {
     pub dead: String,
     /// hash · dead letter id to its record. Until discard.
     pub dead_bodies: String,
+    /// sorted set · `<seq>:<own>:<id>` of jobs for later by their due time (Redis ms): seq of 16 digits counts them in `meta`,
+    /// own is `1` where the id is the producer's. Written by enqueue and, where the ordering is none, by settle.
+    pub delayed: String,
+    /// hash · member of `delayed` to MessagePack `[key, envelope, state line or ""]`. As `delayed`.
+    pub delayed_bodies: String,
     /// stream · emitted jobs (fields `q`, `i`, `k`, `d`) on their way. Written by settle, removed by forward.
     pub outbox: String,
 }
@@ -152,6 +158,8 @@ impl PartitionKeys {
             held: key("held"),
             dead: key("dead"),
             dead_bodies: key("dead:bodies"),
+            delayed: key("delayed"),
+            delayed_bodies: key("delayed:bodies"),
             outbox: key("outbox"),
             prefix,
         }

@@ -1,8 +1,8 @@
 //! What a node is told. Constructors refuse nonsense and say what was expected.
 
-use gristmill_broker::{QueueDefinition, RedisConfig};
-use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
 pub use gristmill_broker::Mode;
+use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
+use gristmill_broker::{QueueDefinition, RedisConfig};
 use gristmill_job::{QueueName, RetryBudget, RetryPolicy};
 use gristmill_telemetry::Telemetry;
 use std::time::Duration;

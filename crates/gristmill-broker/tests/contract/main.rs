@@ -15,6 +15,7 @@
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
+//! * `unordered`: queues with ordering none.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
@@ -35,4 +36,5 @@ mod returned;
 mod settling;
 mod suspects;
 mod traces;
+mod unordered;
 mod waiting;

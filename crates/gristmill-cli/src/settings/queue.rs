@@ -42,8 +42,7 @@ impl Settings {
             &self.queue;
         let (ordering, word) = self.word(&name, "ordering", &self.queue.ordering);
         config.mode = Mode::parse(word).ok_or_else(|| self.wrong(&ordering, "key or none".into(), None))?;
-        let (key, timeout_ms) =
-            self.number(&name, "visibility_timeout_ms", self.queue.visibility_timeout_ms);
+        let (key, timeout_ms) = self.number(&name, "visibility_timeout_ms", self.queue.visibility_timeout_ms);
         config.visibility_timeout = Duration::from_millis(timeout_ms);
         if !VISIBILITY_TIMEOUTS.contains(&config.visibility_timeout) {
             return Err(self.wrong(&key, "1000 to 3600000 ms".into(), None));

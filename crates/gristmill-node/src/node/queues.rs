@@ -24,8 +24,7 @@ pub(super) async fn prepare(
     queues: &[QueueConfig],
     telemetry: &Telemetry,
 ) -> Result<Vec<QueueDefinition>, NodeError> {
-    let definitions: Vec<QueueDefinition> =
-        queues.iter().map(QueueConfig::definition).collect();
+    let definitions: Vec<QueueDefinition> = queues.iter().map(QueueConfig::definition).collect();
     'connected: loop {
         let connection = link.connected().await;
         match connection.eviction_policy().await {
