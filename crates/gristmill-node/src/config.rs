@@ -45,6 +45,8 @@ pub struct QueueConfig {
     pub mode: Mode,
     /// With [`Mode::None`]: how long a claim stands that is not prolonged; within [`VISIBILITY_TIMEOUTS`].
     pub visibility_timeout: Duration,
+    /// How many of the node's starts it has beside the other queues, where they wait for slots: 1 to [`MAX_WEIGHT`].
+    pub weight: u32,
     /// How failed jobs are tried again.
     pub retry: RetryPolicy,
     /// How many retries it affords.
@@ -68,6 +70,7 @@ impl QueueConfig {
             partitions: DEFAULT_PARTITIONS,
             mode: Mode::Key,
             visibility_timeout: Duration::from_secs(30),
+            weight: 1,
             retry: RetryPolicy::default(),
             retry_budget: RetryBudget::default(),
             after_dead_letter: AfterDeadLetter::default(),
@@ -101,6 +104,8 @@ impl QueueConfig {
         &self,
         ensure: impl Fn(bool, &'static str, &str, String) -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError> {
+        let legal = (1..=MAX_WEIGHT).contains(&self.weight);
+        ensure(legal, "queues.weight", "1 to 100", self.weight.to_string())?;
         let RetryBudget { share, per_second } = self.retry_budget;
         let legal = share.is_finite() && share >= 0.0;
         ensure(legal, "queues.retry_budget.share", "a number from 0", share.to_string())?;
@@ -126,6 +131,8 @@ impl QueueConfig {
 pub const VISIBILITY_TIMEOUTS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(3600);
 
+/// Most that a queue's weight may be.
+pub const MAX_WEIGHT: u32 = crate::worker::turns::MAX_WEIGHT;
 /// Younger dead letters are never discarded by age.
 const SHORTEST_DEAD_AGE: Duration = Duration::from_secs(1);
 
@@ -287,7 +294,7 @@ mod tests {
     #[test]
     fn impossible_relations_are_refused_by_name() {
         type Breaks = fn(&mut NodeConfig);
-        let broken: [(&str, Breaks); 15] = [
+        let broken: [(&str, Breaks); 17] = [
             ("queues.visibility_timeout_ms", |c| c.queues[0].visibility_timeout = Duration::from_millis(999)),
             ("queues.after_dead_letter", |c| {
                 c.queues[0].mode = Mode::None;
@@ -296,6 +303,8 @@ mod tests {
             ("queues", |c| c.queues.clear()),
             ("queues", |c| c.queues.push(c.queues[0].clone())),
             ("queues.partitions", |c| c.queues[0].partitions = 0),
+            ("queues.weight", |c| c.queues[0].weight = 0),
+            ("queues.weight", |c| c.queues[0].weight = MAX_WEIGHT + 1),
             ("lease.renewal_ms", |c| c.lease_renewal = c.lease_ttl),
             ("lease.margin_ms", |c| c.lease_margin = c.lease_ttl),
             ("lease.margin_ms", |c| c.lease_margin = Duration::ZERO),

@@ -4,6 +4,7 @@
 use super::{Fault, RetrySection, Settings, check};
 use config::ValueKind;
 use gristmill_job::RetryPolicy;
+use gristmill_node::config::MAX_WEIGHT;
 use gristmill_node::{AfterDeadLetter, Mode, QueueConfig, RetryBudget, VISIBILITY_TIMEOUTS};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub(super) struct QueueSection {
     pub(super) ordering: String,
     pub(super) visibility_timeout_ms: u64,
+    pub(super) weight: u64,
     pub(super) after_dead_letter: String,
     pub(super) crash_budget: u64,
     pub(super) unknown_kind_wait_ms: u64,
@@ -38,14 +40,26 @@ impl Settings {
     /// What is said for this queue, put into its configuration.
     pub(super) fn with_rules(&self, mut config: QueueConfig) -> Result<QueueConfig, Fault> {
         let name = config.name.to_string();
-        let QueueSection { after_dead_letter, crash_budget, unknown_kind_wait_ms, dead_max_age_ms, .. } =
-            &self.queue;
+        let QueueSection {
+            weight,
+            after_dead_letter,
+            crash_budget,
+            unknown_kind_wait_ms,
+            dead_max_age_ms,
+            ..
+        } = &self.queue;
         let (ordering, word) = self.word(&name, "ordering", &self.queue.ordering);
         config.mode = Mode::parse(word).ok_or_else(|| self.wrong(&ordering, "key or none".into(), None))?;
         let (key, timeout_ms) = self.number(&name, "visibility_timeout_ms", self.queue.visibility_timeout_ms);
         config.visibility_timeout = Duration::from_millis(timeout_ms);
         if !VISIBILITY_TIMEOUTS.contains(&config.visibility_timeout) {
             return Err(self.wrong(&key, "1000 to 3600000 ms".into(), None));
+        }
+
+        let (key, weight) = self.number(&name, "weight", *weight);
+        config.weight = u32::try_from(weight).unwrap_or(u32::MAX);
+        if !(1..=MAX_WEIGHT).contains(&config.weight) {
+            return Err(self.wrong(&key, format!("1 to {MAX_WEIGHT}"), None));
         }
 
         let (key, crashes) = self.number(&name, "crash_budget", *crash_budget);

@@ -77,6 +77,7 @@ impl Settings {
             ("retry.budget_per_second", json!(retry.budget_per_second)),
             ("queue.ordering", json!(queue.ordering)),
             ("queue.visibility_timeout_ms", json!(queue.visibility_timeout_ms)),
+            ("queue.weight", json!(queue.weight)),
             ("queue.after_dead_letter", json!(queue.after_dead_letter)),
             ("queue.crash_budget", json!(queue.crash_budget)),
             ("queue.unknown_kind_wait_ms", json!(queue.unknown_kind_wait_ms)),
