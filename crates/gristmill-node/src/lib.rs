@@ -14,6 +14,7 @@
 //! Invariants: no job lives only in a mailbox (what is claimed stays pending in Redis until it is settled); `decide`
 //! functions read no clock, no random source and no network; nothing is started without trust in the lease.
 
+mod competing;
 pub mod config;
 mod counters;
 mod doorbell;

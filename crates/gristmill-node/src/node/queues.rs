@@ -12,7 +12,7 @@ use crate::partition::told::Told;
 use crate::supervisor::Served;
 use crate::worker::turns::Share;
 use gristmill_broker::create::CreateError;
-use gristmill_broker::{Incarnation, Link, QueueDefinition};
+use gristmill_broker::{Incarnation, Link, Mode, QueueDefinition};
 use gristmill_handler::Registry;
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::node::QueuesNotPrepared;
@@ -100,10 +100,16 @@ pub(super) fn serve(
     let serve_one = |(at, (definition, queue)): (usize, (QueueDefinition, &QueueConfig))| Served {
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
-            .map(|shared| Arc::new(shared.sharing(Share { queue: at, weight: queue.weight })))
+            .map(|shared| shared.sharing(Share { queue: at, weight: queue.weight }))
+            .map(|shared| match definition.mode {
+                Mode::Key => shared,
+                Mode::None => shared.unordered(queue.visibility_timeout),
+            })
+            .map(Arc::new)
             .collect(),
         told: Told::new(&config.telemetry, &definition.name, registry.kinds()),
         definition,
+        visibility_timeout: queue.visibility_timeout,
         bounds: Bounds {
             window_jobs: config.window_jobs,
             window_parked: PARKED_JOBS,

@@ -40,6 +40,11 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LaneId(u32);
 
+impl LaneId {
+    /// Of a job in a queue without an order.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// Where the head of a lane stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Head {
@@ -96,7 +101,7 @@ pub(crate) struct LaneJob {
 }
 
 impl LaneJob {
-    fn new(entry: Entry, now: Instant) -> Self {
+    pub(crate) fn new(entry: Entry, now: Instant) -> Self {
         let due = (!entry.state.due_in.is_zero()).then(|| now + entry.state.due_in);
         // Marks of others were taken by recover and take.
         let line = entry.state.line().filter(|line| line.mark.is_some());

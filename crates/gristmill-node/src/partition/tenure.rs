@@ -25,6 +25,7 @@ mod settling;
 mod starting;
 
 pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
+pub(crate) use settling::{meant, outcome, written};
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};

@@ -117,7 +117,7 @@ impl Executor {
         if let Some(slot) = &run.slot {
             slot.take();
         }
-        if !partition.may_start(run.epoch, run.acknowledged, started_at) {
+        if !partition.may_start(&run, started_at) {
             self.not_run(&partition, run, Ran::NotStarted);
             return true;
         }
