@@ -5,7 +5,7 @@
 -- Reply {'ok', answer per job} | {'repeated', first place, last place} | {'no_queue'} | {'differs', partitions} | {'full', limit}
 --   answer: the place, or 'duplicate <how it stands>'
 -- Repeated: a call that was executed answers 'repeated'; a producer's id answers from its mark. A mark of a
--- discarded job is none: the id starts anew (V36), and its mark lives again without an end.
+-- discarded or cancelled job is none: the id starts anew (V36), and its mark lives again without an end.
 -- Unlike every other script it begins with no allowed write: when memory is full it must be refused.
 local meta = redis.call('HMGET', KEYS[1], 'partitions', 'limit')
 if not meta[1] then return {'no_queue'} end
@@ -26,7 +26,7 @@ for n = 1, jobs do
     seen, next_seen = KEYS[next_seen], next_seen + 1
   end
   local mark = seen and redis.call('GET', seen)
-  if mark and mark ~= 'discarded' then
+  if mark and mark ~= 'discarded' and string.sub(mark, 1, 9) ~= 'cancelled' then
     answers[n + 1] = 'duplicate ' .. mark
   else
     local place = redis.call('XADD', KEYS[2], '*', 'i', ARGV[at], 'k', ARGV[at + 1], 'd', ARGV[at + 2])

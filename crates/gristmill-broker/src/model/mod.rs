@@ -7,7 +7,7 @@
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
-//!   as the scripts of these names; `people`: replay, discard, release_key, skip.
+//!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
@@ -27,6 +27,7 @@ mod tests;
 use crate::absolve::Absolved;
 use crate::announce::Member;
 use crate::call::{Answer, Call, Guard};
+use crate::cancel::{Cancel, Cancelled};
 use crate::create::CreateError;
 use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
@@ -157,6 +158,12 @@ impl Model {
     pub fn skip(&mut self, keys: &PartitionKeys, seen_window_ms: u64, skip: &Skip) -> Skipped {
         let now_ms = self.now_ms;
         self.partition(keys).skip(now_ms, seen_window_ms, skip)
+    }
+
+    /// As [`crate::Connection::cancel`].
+    pub fn cancel(&mut self, keys: &PartitionKeys, seen_window_ms: u64, cancel: &Cancel) -> Cancelled {
+        let now_ms = self.now_ms;
+        self.partition(keys).cancel(now_ms, seen_window_ms, cancel)
     }
 
     /// As [`crate::Connection::acquire`].

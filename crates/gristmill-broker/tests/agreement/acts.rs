@@ -1,11 +1,12 @@
 //! What needs no lease: a job comes back from the dead, a run is absolved, jobs are loaded, something is written by hand.
 
-use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key};
+use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key, time};
 use crate::plan::{self, Number, Operation, Span, Which};
 use bytes::Bytes;
 use gristmill_broker::absolve::Absolved;
+use gristmill_broker::cancel::{Cancel, Cancelled};
 use gristmill_broker::returned::Returned;
-use gristmill_broker::state::{Crash, Request, StartMark, Suspicion};
+use gristmill_broker::state::{Crash, Request, Said, StartMark, Suspicion};
 use gristmill_broker::{Epoch, Fence, StateLine};
 use gristmill_job::{EncodedJob, Place, UnixMillis};
 
@@ -163,6 +164,30 @@ impl Both {
             Absolved::Absolved => "absolve:absolved",
             Absolved::Nothing => "absolve:nothing",
             Absolved::Mine => "absolve:mine",
+        };
+        self.hear(word)
+    }
+
+    pub(crate) async fn cancel(&mut self, job: Which, named: bool, window: Span) -> Outcome {
+        let Some(index) = self.which(job) else { return Ok(()) };
+        let known = &self.jobs[index];
+        let id = if named { known.id.clone() } else { id(9) };
+        let (key, own_id) = (known.key.clone(), known.own_id);
+        let of = |side: usize| Cancel {
+            place: self.given[side].places[index],
+            id: id.clone(),
+            key: key.clone(),
+            own_id,
+            said: Said::new("me", "no more"),
+        };
+        let window = time(window).as_millis() as u64;
+        let (real, model) = (of(0), of(1));
+        let real = self.connection.cancel(&self.keys, window, &real).await;
+        let model = self.model.cancel(&self.keys, window, &model);
+        let word = match agree(real.map_err(|e| e.to_string())?, model)? {
+            Cancelled::Cancelled => "cancel:cancelled",
+            Cancelled::Asked => "cancel:asked",
+            Cancelled::NotWaiting => "cancel:not_waiting",
         };
         self.hear(word)
     }

@@ -4,6 +4,7 @@ use crate::both::clock;
 use crate::plan::ACTORS;
 use gristmill_broker::call::Answer;
 use gristmill_broker::lease::acquire::{Acquired, Before};
+use gristmill_broker::state::{Request, Said};
 use gristmill_broker::{Entry, Epoch, JobState, Settled, StateLine};
 use gristmill_job::{Place, UnixMillis};
 use std::time::Duration;
@@ -38,6 +39,7 @@ impl Given {
         }
         match text.split_once(' ') {
             Some(("waiting", place)) => format!("waiting {}", self.place_text(place)),
+            Some(("cancelled", said)) => format!("cancelled {}", lately(Said::parse(said))),
             _ => text.to_owned(),
         }
     }
@@ -59,6 +61,9 @@ impl Given {
     pub(crate) fn line(&self, mut line: StateLine, now_ms: u64) -> StateLine {
         let millis = |time| rounded(time).as_millis() as u64;
         line.due_ms = millis(Duration::from_millis(line.due_ms.saturating_sub(now_ms)));
+        if let Some(Request::Cancel(said)) = &mut line.request {
+            *said = lately(said.clone());
+        }
         if let Some(mark) = &mut line.mark {
             mark.fence.epoch = self.epoch(mark.fence.epoch);
         }
@@ -81,6 +86,10 @@ impl Given {
             Answer::Taken(mut taken) => {
                 taken.entries = taken.entries.into_iter().map(|e| self.entry(e)).collect();
                 taken.held.sort_unstable();
+                for (asked, line) in &mut taken.asked {
+                    asked.place = self.place(asked.place);
+                    *line = self.line(line.clone(), clock());
+                }
                 Answer::Taken(taken)
             }
             Answer::Settled { jobs, first } => {
@@ -112,6 +121,12 @@ impl Given {
             other => other,
         }
     }
+}
+
+/// What was said a moment ago, since a sequence does not take longer.
+fn lately(said: Said) -> Said {
+    let ago = rounded(Duration::from_millis(clock().abs_diff(said.at.0)));
+    said.at(UnixMillis(ago.as_millis() as u64))
 }
 
 /// An hour from a moment ago is an hour.
