@@ -12,6 +12,7 @@
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
+//! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
@@ -24,6 +25,7 @@ mod clock;
 mod connection;
 mod damage;
 mod dead;
+mod delayed;
 mod fixture;
 mod late;
 mod look;
