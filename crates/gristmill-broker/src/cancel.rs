@@ -1,6 +1,7 @@
 //! cancel: a person takes back a job that waits. Needs no lease; what is claimed is ended by its owner, who hears of it with its
 //! next renewal.
 
+use crate::delayed::Member;
 use crate::error::CallError;
 use crate::keys::PartitionKeys;
 use crate::link::Connection;
@@ -13,8 +14,8 @@ use gristmill_job::{JobId, Key, Place};
 /// A job to be cancelled, as the caller found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cancel {
-    /// Its place.
-    pub place: Place,
+    /// Where.
+    pub stands: Stands,
     /// Its id.
     pub id: JobId,
     /// Its key.
@@ -23,6 +24,15 @@ pub struct Cancel {
     pub own_id: bool,
     /// Who cancels it, and why; the time in it is not looked at.
     pub said: Said,
+}
+
+/// Where a job waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stands {
+    /// At a place: in the stream, or back from the dead.
+    At(Place),
+    /// It is for later, and has no place.
+    Delayed(Member),
 }
 
 /// What became of it.
@@ -94,12 +104,21 @@ impl Connection {
             keys.state.as_bytes(),
             keys.returned.as_bytes(),
             keys.asked.as_bytes(),
+            keys.delayed.as_bytes(),
+            keys.delayed_bodies.as_bytes(),
             &seen,
         ]);
-        script.arg(cancel.place.to_string()).arg(cancel.id.as_bytes());
+        let (place, member) = match &cancel.stands {
+            Stands::At(place) => (place.to_string(), &b""[..]),
+            Stands::Delayed(member) => (String::new(), member.as_bytes()),
+        };
+        script.arg(place).arg(cancel.id.as_bytes());
         // Redis refuses an expiry of 0.
         script.arg(if cancel.own_id { "1" } else { "0" }).arg(seen_window_ms.max(1));
-        script.arg(cancel.said.words()).arg(Asked::record(cancel.own_id, &cancel.id, &cancel.key));
+        script
+            .arg(cancel.said.words())
+            .arg(Asked::record(cancel.own_id, &cancel.id, &cancel.key))
+            .arg(member);
         let words = Words::read(self.one(script).await?, "the answer of cancel")?;
         match words.tag() {
             "cancelled" => Ok(Cancelled::Cancelled),

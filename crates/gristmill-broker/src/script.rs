@@ -44,6 +44,7 @@ scripts! {
     FORWARD = "lua/forward.lua",
     HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
     LOOK = "lua/look.lua" with "lua/state.lua",
+    PROMOTE = "lua/promote.lua",
     RECOVER = "lua/recover.lua" with "lua/state.lua",
     RELEASE = "lua/release.lua",
     RELEASE_KEY = "lua/release_key.lua" with "lua/state.lua",

@@ -7,13 +7,15 @@ use crate::exit::{End, Failure};
 use crate::explain::find::{Search, Spot};
 use crate::output;
 use crate::settings::Settings;
+use bytes::Bytes;
 use clap::Args;
-use gristmill_broker::cancel::{Cancel, Cancelled};
+use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
+use gristmill_broker::delayed::Member;
 use gristmill_broker::locate::JobView;
 use gristmill_broker::said::Said;
 use gristmill_broker::state::Request;
 use gristmill_broker::{Connection, QueueDefinition};
-use gristmill_job::Envelope;
+use gristmill_job::{Envelope, JobId, Key};
 use serde_json::json;
 
 #[derive(Args)]
@@ -49,12 +51,23 @@ A job that is dead, done or not there is left (exit code 1).";
 struct Target {
     queue: QueueDefinition,
     partition: u16,
-    job: Box<JobView>,
+    id: JobId,
+    waits: Waits,
+}
+
+enum Waits {
+    /// At its place.
+    At(Box<JobView>),
+    /// It is for later.
+    Delayed(Member),
 }
 
 impl Target {
     /// `None` where there is none that waits, with what to say.
-    async fn find(connection: &Connection, arguments: &CancelArguments) -> Result<Result<Self, String>, Failure> {
+    async fn find(
+        connection: &Connection,
+        arguments: &CancelArguments,
+    ) -> Result<Result<Self, String>, Failure> {
         let CancelArguments { job, queue, scan, .. } = arguments;
         let search = Search::new(job, queue.as_deref())?;
         let queues = crate::dead::queues(connection, queue.as_deref()).await?;
@@ -63,13 +76,25 @@ impl Target {
         let mut targets = Vec::new();
         for spot in found.spots {
             match spot {
-                Spot::Job { queue, partition, job } => targets.push(Self { queue, partition, job }),
+                Spot::Job { queue, partition, job } => {
+                    targets.push(Self { queue, partition, id: job.id.clone(), waits: Waits::At(job) });
+                }
+                Spot::Mark { queue, mark, .. } if later(&mark.standing).is_some() => {
+                    let Some(member) = later(&mark.standing) else { continue };
+                    let (partition, (id, _)) = (mark.partition, member.id());
+                    targets.push(Self { queue, partition, id, waits: Waits::Delayed(member) });
+                }
                 Spot::Letter { letter, .. } => {
                     let id = crate::dead::lossy(&letter.position.id);
-                    why = format!("{job} is dead, and waits for a person: `gristmill dead discard {id}` removes it");
+                    why = format!(
+                        "{job} is dead, and waits for a person: `gristmill dead discard {id}` removes it"
+                    );
                 }
                 Spot::Mark { mark, .. } => {
-                    why = format!("{job} does not wait: its mark says {:?}; `gristmill explain {job}` tells more", mark.standing);
+                    why = format!(
+                        "{job} does not wait: its mark says {:?}; `gristmill explain {job}` tells more",
+                        mark.standing
+                    );
                 }
             }
         }
@@ -84,14 +109,41 @@ impl Target {
         Ok(targets.pop().ok_or(why))
     }
 
+    /// Where it stands, in words.
     fn place(&self) -> String {
-        format!("{}:{} of queue {}", self.partition, self.job.place, self.queue.name)
+        let (partition, queue) = (self.partition, &self.queue.name);
+        match &self.waits {
+            Waits::At(job) => format!("{partition}:{} of queue {queue}", job.place),
+            Waits::Delayed(_) => format!("partition {partition} of queue {queue}, for later,"),
+        }
+    }
+
+    fn job(&self) -> Option<&JobView> {
+        match &self.waits {
+            Waits::At(job) => Some(job),
+            Waits::Delayed(_) => None,
+        }
+    }
+
+    /// Whether a node holds it, or it came back and its owner knows of it.
+    fn is_held(&self) -> bool {
+        self.job().is_some_and(|job| job.claim.is_some() || job.returned)
     }
 
     fn asked(&self, said: Said) -> Cancel {
-        let job = &self.job;
-        let own_id = Envelope::decode(&job.envelope, usize::MAX).ok().is_none_or(|envelope| envelope.own_id);
-        Cancel { place: job.place, id: job.id.clone(), key: job.key.clone(), own_id, said }
+        let id = self.id.clone();
+        match &self.waits {
+            Waits::At(job) => {
+                let envelope = Envelope::decode(&job.envelope, usize::MAX).ok();
+                let own_id = envelope.is_none_or(|envelope| envelope.own_id);
+                Cancel { stands: Stands::At(job.place), id, key: job.key.clone(), own_id, said }
+            }
+            Waits::Delayed(member) => {
+                let (own_id, stands) = (member.id().1, Stands::Delayed(member.clone()));
+                // Nobody need find its lane: it has none.
+                Cancel { stands, id, key: Key::from_stored(Bytes::new()), own_id, said }
+            }
+        }
     }
 
     fn print(&self, result: &str, text: &str, json: bool) -> Result<End, Failure> {
@@ -101,8 +153,9 @@ impl Target {
                 "result": result,
                 "queue": self.queue.name.as_str(),
                 "partition": self.partition,
-                "place": self.job.place.to_string(),
-                "id": self.job.id.to_string(),
+                "place": self.job().map(|job| job.place.to_string()),
+                "delayed": self.job().is_none(),
+                "id": self.id.to_string(),
                 "owner": self.owner(),
             });
             output::print(&told.to_string())?;
@@ -116,17 +169,27 @@ impl Target {
     }
 
     fn owner(&self) -> Option<&str> {
-        let job = &self.job;
+        let job = self.job()?;
         (!job.owner.is_empty() && job.expires > job.now).then_some(job.owner.as_str())
     }
 
     /// Who ends it, and when.
     fn next(&self) -> String {
         match self.owner() {
-            Some(owner) => format!("node {owner}, which holds it, ends it within a second, unless its run finishes first"),
+            Some(owner) => format!(
+                "node {owner}, which holds it, ends it within a second, unless its run finishes first"
+            ),
             None => format!("nobody owns partition {} now: whoever takes it ends it then", self.partition),
         }
     }
+}
+
+/// The member that a mark of a job for later names.
+fn later(standing: &str) -> Option<Member> {
+    let named = standing.strip_prefix("waiting ")?;
+    let member = Member::from_stored(named.to_owned().into());
+    // A mark is of a producer's id.
+    member.id().1.then_some(member)
 }
 
 /// The command.
@@ -145,25 +208,30 @@ pub(crate) async fn command(settings: &Settings, arguments: &CancelArguments) ->
             return Ok(End::Bad);
         }
     };
-    let asked_before = match &target.job.line.request {
+    let asked_before = match target.job().and_then(|job| job.line.request.as_ref()) {
         Some(Request::Cancel(said)) => format!(" ({} had asked before)", said.who),
         _ => String::new(),
     };
-    let held = target.job.claim.is_some() || target.job.returned;
     if *dry_run {
-        return match held {
+        return match target.is_held() {
             true => {
-                let text = format!("job {job} at {} is held by a node, which would be asked to end it", target.place());
+                let text = format!(
+                    "job {job} at {} is held by a node, which would be asked to end it",
+                    target.place()
+                );
                 target.print("would_ask", &text, *json)
             }
             false => {
-                let text = format!("job {job} at {} would be cancelled: nobody has claimed it", target.place());
+                let text =
+                    format!("job {job} at {} would be cancelled: nobody has claimed it", target.place());
                 target.print("would_cancel", &text, *json)
             }
         };
     }
     let queue = &target.queue;
-    let filter = format!("queue={} job={} place={}:{}", queue.name, target.job.id, target.partition, target.job.place);
+    let place = target.job().map_or_else(|| "delayed".to_owned(), |job| job.place.to_string());
+    let filter =
+        format!("queue={} job={} partition={} place={place}", queue.name, target.id, target.partition);
     let act = Act::new("cancel", filter, reason);
     let asked = target.asked(Said::new(act.who(), reason));
     act.begin(&connection).await?;
@@ -176,7 +244,8 @@ pub(crate) async fn command(settings: &Settings, arguments: &CancelArguments) ->
             target.print("cancelled", &text, *json)
         }
         Cancelled::Asked => {
-            let text = format!("asked: job {job} at {} is to end{asked_before}; {}", target.place(), target.next());
+            let text =
+                format!("asked: job {job} at {} is to end{asked_before}; {}", target.place(), target.next());
             target.print("asked", &text, *json)
         }
         Cancelled::NotWaiting => {

@@ -2,6 +2,7 @@
 
 use super::stream::Stream;
 use crate::cancel::Asked;
+use crate::delayed::Member;
 use crate::settle::Emit;
 use crate::state::{JobState, Said, StateLine};
 use bytes::Bytes;
@@ -27,6 +28,8 @@ pub(super) struct Partition {
     /// In order of death; a letter's id may be written once more, and then moves.
     pub(super) dead: BTreeSet<(UnixMillis, String)>,
     pub(super) dead_bodies: BTreeMap<String, Bytes>,
+    /// Jobs for later, by due time (ms) and member, each with the line it gets with its place.
+    pub(super) delayed: BTreeMap<(u64, Member), (Job, StateLine)>,
     pub(super) outbox: Stream<Emit>,
     pub(super) seen: BTreeMap<JobId, Mark>,
     /// Until when (ms) a call's repeat is known.
@@ -39,6 +42,8 @@ pub(super) struct Meta {
     pub(super) partitions: u16,
     /// Jobs; 0 is no limit.
     pub(super) limit: u64,
+    /// Jobs ever delayed.
+    pub(super) delayed_seq: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -85,6 +90,8 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Standing {
     Waiting(Place),
+    /// For later.
+    Delayed(Member),
     Applied,
     Stale,
     Discarded,
@@ -98,6 +105,7 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(place) => write!(f, "waiting {place}"),
+            Self::Delayed(member) => write!(f, "waiting {member}"),
             Self::Applied => f.write_str("applied"),
             Self::Stale => f.write_str("stale"),
             Self::Discarded => f.write_str("discarded"),

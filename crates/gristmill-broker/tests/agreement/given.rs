@@ -3,7 +3,9 @@
 use crate::both::clock;
 use crate::plan::ACTORS;
 use gristmill_broker::call::Answer;
+use gristmill_broker::delayed::Member;
 use gristmill_broker::lease::acquire::{Acquired, Before};
+use gristmill_broker::promote::Promoted;
 use gristmill_broker::state::{Request, Said};
 use gristmill_broker::{Entry, Epoch, JobState, Settled, StateLine};
 use gristmill_job::{Place, UnixMillis};
@@ -17,6 +19,8 @@ pub(crate) struct Given {
     pub(crate) before: [Before; ACTORS],
     pub(crate) cursors: [Place; ACTORS],
     pub(crate) taken: [u64; ACTORS],
+    /// The members that the last promote of each named.
+    pub(crate) due: [Vec<Member>; ACTORS],
 }
 
 impl Given {
@@ -100,6 +104,7 @@ impl Given {
                 };
                 Answer::Settled { jobs: jobs.into_iter().map(job).collect(), first }
             }
+            Answer::Promoted(promoted) => Answer::Promoted(without_clock(promoted)),
             other => other,
         }
     }
@@ -127,6 +132,12 @@ impl Given {
 fn lately(said: Said) -> Said {
     let ago = rounded(Duration::from_millis(clock().abs_diff(said.at.0)));
     said.at(UnixMillis(ago.as_millis() as u64))
+}
+
+/// With the next due time as it is from now.
+pub(crate) fn without_clock(promoted: Promoted) -> Promoted {
+    let next = promoted.next.map(|next| UnixMillis(rounded(promoted.now.age_at(next)).as_secs()));
+    Promoted { next, now: UnixMillis(0), ..promoted }
 }
 
 /// An hour from a moment ago is an hour.

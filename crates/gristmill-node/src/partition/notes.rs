@@ -8,7 +8,8 @@ use gristmill_broker::{Entry, Epoch, Settled};
 use gristmill_job::{DeadReason, Envelope, TraceContext};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::{
-    JobCancelled, JobDead, JobExpired, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain, JobsRepaired, JobsUnstarted,
+    JobCancelled, JobDead, JobExpired, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain,
+    JobsRepaired, JobsUnstarted,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
 use std::fmt;

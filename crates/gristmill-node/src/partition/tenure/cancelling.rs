@@ -43,8 +43,7 @@ impl Tenure {
         for entry in entries {
             let Some(line) = entry.state.line() else { continue };
             if line.request.as_ref().is_some_and(Request::is_cancel) {
-                let own_id =
-                    Envelope::decode(&entry.envelope, self.bounds.policy.max_envelope_bytes).ok();
+                let own_id = Envelope::decode(&entry.envelope, self.bounds.policy.max_envelope_bytes).ok();
                 let (place, id, key) = (entry.place, entry.id.clone(), entry.key.clone());
                 let own_id = own_id.is_none_or(|envelope| envelope.own_id);
                 self.cancelling.found.push((Asked { place, id, key, own_id }, line.clone()));

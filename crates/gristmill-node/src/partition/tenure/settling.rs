@@ -223,7 +223,9 @@ impl Tenure {
                     self.cancel_over(lane, settle.place);
                     self.lanes.settled(lane, instant);
                 }
-                (Settled::Retried, Verdict::Retry { .. }) => self.put_back(lane, &entry, settle, now, actions),
+                (Settled::Retried, Verdict::Retry { .. }) => {
+                    self.put_back(lane, &entry, settle, now, actions)
+                }
                 // Not even the dead letter can be written. Nothing is lost; the lane waits for a person.
                 (Settled::Rejected(_), Verdict::Dead { acknowledged: false, .. }) => {
                     self.lanes.wait(lane, instant, instant + REFUSED_WAIT);

@@ -3,7 +3,7 @@
 use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
-use gristmill_broker::cancel::Cancel;
+use gristmill_broker::cancel::{Cancel, Stands};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::skip::{Skip, WaitsFor};
@@ -153,7 +153,8 @@ impl World {
         let at = usize::try_from(self.rng.below(mine.len() as u64)).unwrap();
         let (place, id) = mine[at].clone();
         let key = gristmill_job::Key::new("key0").unwrap();
-        let cancel = Cancel { place, id: id.clone(), key, own_id: true, said: Said::new("me", "") };
+        let stands = Stands::At(place);
+        let cancel = Cancel { stands, id: id.clone(), key, own_id: true, said: Said::new("me", "") };
         let done = self.model.cancel(&self.keys, 1_000_000_000, &cancel);
         self.log.push(format!("{} a person cancels {id} at {place}: {done:?}", self.now));
         self.cancelled.insert(id.to_string());
@@ -195,6 +196,7 @@ impl World {
             kind: None,
             options: None,
         };
+        let asked = self.nodes[n].asked_to_stop.contains(&run.entry.place);
         let ran = if self.faults.hangs && self.rng.one_in(10) {
             self.nodes[n].hung.push(run.clone());
             Ran::Hung("it holds its thread".into(), facts)
@@ -202,9 +204,7 @@ impl World {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Permanent, vec!["x".into()])), facts)
         } else if self.faults.retry && self.rng.one_in(4) {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)
-        } else if self.nodes[n].asked_to_stop.contains(&run.entry.place) && self.rng.one_in(2) {
-            Ran::Stopped
-        } else if self.faults.retry && self.rng.one_in(10) {
+        } else if (asked && self.rng.one_in(2)) || (self.faults.retry && self.rng.one_in(10)) {
             Ran::Stopped
         } else {
             Ran::Answered(RunAnswer::Done(Effects::put(envelope.version.to_string())), facts)
