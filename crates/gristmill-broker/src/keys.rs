@@ -128,15 +128,21 @@ pub struct PartitionKeys {
     /// hash · key to `<letter> <since ms> <place>`: the lane waits for a person. Written by settle; removed by replay,
     /// discard, release_key, skip, and by census where the letter is gone.
     pub held: String,
+    /// list · `<place> <own> <bytes of the id> <id><key>` of jobs that their owner is asked to end. Written by cancel, emptied by
+    /// take.
+    pub asked: String,
     /// sorted set · dead letter id by time of death (ms). Until discard.
     pub dead: String,
     /// hash · dead letter id to its record. Until discard.
     pub dead_bodies: String,
     /// sorted set · `<seq>:<own>:<id>` of jobs for later by their due time (Redis ms): seq of 16 digits counts them in `meta`,
-    /// own is `1` where the id is the producer's. Written by enqueue and, where the ordering is none, by settle.
+    /// own is `1` where the id is the producer's. Written by enqueue and, where the
+    /// ordering is none, by settle; removed by promote.
     pub delayed: String,
-    /// hash · member of `delayed` to MessagePack `[key, envelope, state line or ""]`. As `delayed`.
+    /// hash · member of `delayed` to MessagePack `[key, envelope, state line or ""]` ([`crate::delayed`]). As `delayed`.
     pub delayed_bodies: String,
+    /// stream, one entry · that the first of `delayed` is another; rings its owner. Written by enqueue.
+    pub delayed_bell: String,
     /// stream · emitted jobs (fields `q`, `i`, `k`, `d`) on their way. Written by settle, removed by forward.
     pub outbox: String,
 }
@@ -156,17 +162,20 @@ impl PartitionKeys {
             returned_bodies: key("returned:bodies"),
             originals: key("originals"),
             held: key("held"),
+            asked: key("asked"),
             dead: key("dead"),
             dead_bodies: key("dead:bodies"),
             delayed: key("delayed"),
             delayed_bodies: key("delayed:bodies"),
+            delayed_bell: key("delayed:bell"),
             outbox: key("outbox"),
             prefix,
         }
     }
 
-    /// string · `waiting <place>`, `applied`, `stale`, `dead <id>` or `discarded`: the mark of a producer's id. Written by
-    /// enqueue, settle and discard; lives as long as its job and for a window after its verdict.
+    /// string · `waiting <place>`, `waiting <member of delayed>`, `applied`, `stale`, `dead <id>`, `discarded`, `expired` or
+    /// `cancelled <ms>/<who>/<why>`: the mark of a producer's id. Written by enqueue, promote, settle, discard and cancel; lives as
+    /// long as its job and for a window after its verdict.
     #[must_use]
     pub fn seen(&self, id: &[u8]) -> Vec<u8> {
         self.named(b":seen:", id)

@@ -200,6 +200,7 @@ impl State {
                 Action::Send(number, call, pause) => self.caller.send(number, call, pause),
                 Action::Make => self.caller.make(),
                 Action::Forward => self.caller.forward(),
+                Action::Promote(slice) => self.caller.promote(slice),
                 Action::Differs(mode) => self.differs(&mode),
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),
                 Action::Forget(place) => self.claims(|claims| claims.remove(place)),

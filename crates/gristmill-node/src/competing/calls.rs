@@ -5,6 +5,7 @@ use crate::partition::shared::Shared;
 use crate::partition::surroundings::Surroundings;
 use crate::partition::{Message, line};
 use gristmill_broker::call::Guard;
+use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::reclaim::{Reclaim, Reclaimed};
 use gristmill_broker::{Call, CallError, Connection, Entry, Fence, QueueDefinition};
@@ -104,6 +105,17 @@ impl Caller {
                 Err(error) => Err(error),
             };
             caller.tell(Event::Answered(number, answered));
+        });
+    }
+
+    pub(super) fn promote(&self, slice: Vec<Member>) {
+        let caller = self.clone();
+        tokio::spawn(async move {
+            let promoted = match caller.connection() {
+                Ok(connection) => connection.promote(&caller.shared.keys, &slice).await,
+                Err(error) => Err(error),
+            };
+            caller.tell(Event::Promoted(promoted));
         });
     }
 

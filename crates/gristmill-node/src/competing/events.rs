@@ -3,7 +3,9 @@
 use crate::partition::tenure::{Became, Ended, Run};
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
+use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
+use gristmill_broker::promote::Promoted;
 use gristmill_broker::reclaim::{Reclaim, Reclaimed};
 use gristmill_broker::{Answer, Call, CallError, Entry, Settled};
 use gristmill_job::{DeadReason, Place, UnixMillis};
@@ -33,6 +35,8 @@ pub(crate) enum Event {
     Alone(Place),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
     Forwarded { ids: Vec<Place>, more: bool },
+    /// A slice of the jobs that were due was moved, or not.
+    Promoted(Result<Promoted, CallError>),
     /// The node leaves.
     Drain,
     /// Some time has passed.
@@ -79,6 +83,8 @@ pub(crate) enum Action {
     Listen(Option<Place>),
     /// Read the outbox and forward it.
     Forward,
+    /// Move these jobs for later, which are due, and tell which others are.
+    Promote(Vec<Member>),
     /// Call `Tick` then.
     WakeAt(Instant),
     /// Nothing is held any more, and nothing will be.

@@ -11,10 +11,11 @@
 //! claim, in every script.
 //!
 //! Here: the state and the one entry point. `claiming`: from a reason to claim to jobs; `starting`: from a job to its run;
-//! `settling`: from a run that ended to its verdict's answer; `leaving`: what is handed back.
+//! `settling`: from a run that ended to its verdict's answer; `leaving`: what is handed back; `promoting`: jobs for later.
 
 mod claiming;
 mod leaving;
+mod promoting;
 mod settling;
 mod starting;
 
@@ -110,6 +111,7 @@ pub(crate) struct Machine {
     alone: starting::Alone,
     starts: starting::Starts,
     outbox: settling::Outbox,
+    promoting: promoting::Promoting,
 }
 
 impl Machine {
@@ -132,6 +134,7 @@ impl Machine {
             alone: starting::Alone::default(),
             starts: starting::Starts::default(),
             outbox: settling::Outbox::Empty,
+            promoting: promoting::Promoting::default(),
         }
     }
 
@@ -158,6 +161,7 @@ impl Machine {
             Event::Lost(places) => self.lost(&places, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
+            Event::Promoted(result) => self.promoted(result, now, actions),
             Event::Drain => self.drain(actions),
             Event::Tick => {}
         }
@@ -238,7 +242,10 @@ impl Machine {
             actions.push(Action::Forward);
         }
         match self.phase {
-            Phase::Serving => self.claim(now, actions),
+            Phase::Serving => {
+                self.claim(now, actions);
+                self.promote(now, actions);
+            }
             Phase::Draining => self.leave(actions),
             Phase::Left => {}
         }

@@ -18,7 +18,7 @@
 //! nothing, and this process a few bytes each.
 //!
 //! Here: jobs in, and heads out. `heads` is what becomes of heads, `returning` how a job comes in at its place, `parking` what
-//! is read again, `keys` what stops whole lanes, `counts` what is told of all of them, `acknowledged` what Redis knows no more.
+//! is read again, `withdrawing` how a job leaves from anywhere, `keys` what stops whole lanes, `counts` what is told of all of them, `acknowledged` what Redis knows no more.
 
 mod acknowledged;
 mod counts;
@@ -26,6 +26,9 @@ mod heads;
 mod keys;
 mod parking;
 mod returning;
+mod withdrawing;
+
+pub(crate) use withdrawing::Withdrawn;
 
 use crate::partition::key_hasher::KeyHasher;
 use gristmill_broker::Entry;
@@ -39,11 +42,6 @@ use std::time::{Duration, Instant};
 /// Which lane. Valid until the lane is empty or the lanes are thrown away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LaneId(u32);
-
-impl LaneId {
-    /// Of a job in a queue without an order.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-}
 
 /// Where the head of a lane stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

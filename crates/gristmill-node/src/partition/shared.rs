@@ -18,6 +18,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
 
+/// As good as never.
+const NO_HARD_STOP: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// A run that went on as a task.
 struct Running {
     cancellation: Cancellation,
@@ -234,6 +237,13 @@ impl Shared {
             if *at == place {
                 running.cancellation.soft(hard_stop_at);
             }
+        }
+    }
+
+    /// Asks the run of the job at this place to come to a tidy end; it has all the time its kind allows.
+    pub(crate) fn cancel(&self, place: Place) {
+        for (_, running) in lock(&self.running).iter().filter(|((of, _), _)| *of == place) {
+            running.cancellation.soft(Instant::now() + NO_HARD_STOP);
         }
     }
 

@@ -15,8 +15,9 @@
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
 //! `looking` what is learned beside the claims, `serving` what happens while all is well and how a partition is left,
-//! `starting` from a head to its run, `settling` from a run to its verdict's answer.
+//! `cancelling` what a person takes back, `starting` from a head to its run, `settling` from a run to its verdict's answer.
 
+mod cancelling;
 mod events;
 mod looking;
 mod recovery;
@@ -101,6 +102,7 @@ pub(crate) struct Tenure {
     short_tenures: u32,
     alone: starting::Alone,
     looking: looking::Looking,
+    cancelling: cancelling::Cancelling,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -169,6 +171,7 @@ impl Tenure {
             short_tenures: 0,
             alone: starting::Alone::default(),
             looking: looking::Looking::default(),
+            cancelling: cancelling::Cancelling::default(),
             job_bytes: None,
         }
     }
@@ -279,6 +282,7 @@ impl Tenure {
             Answer::Done => self.done(&sent.call, actions),
             Answer::Taken(taken) => self.taken(taken, now, actions),
             Answer::Started(marks) => self.marked(sent, marks, now, actions),
+            Answer::Promoted(_) => {}
             Answer::Counted(census) => self.counted(number, census, now, actions),
         }
     }

@@ -204,7 +204,10 @@ impl Machine {
         let under_way = self.claiming.under_way.take_if(|(number, _)| *number == call);
         let Some((_, UnderWay::Grab(slots))) = under_way else { return };
         match result {
-            Ok(Grabbed::Jobs { entries, delivered, .. }) => {
+            Ok(Grabbed::Jobs { entries, delivered, next_due, .. }) => {
+                if let Some(due) = next_due {
+                    self.is_due(due, now);
+                }
                 let (came, asked) = (entries.len(), slots.len());
                 let claiming = &mut self.claiming;
                 claiming.weigh(&entries);

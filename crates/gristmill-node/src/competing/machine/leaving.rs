@@ -61,7 +61,7 @@ impl Machine {
         }
         self.send_hand_backs(actions);
         let quiet = self.held.is_empty() && self.calls.is_empty() && self.to_settle.is_empty();
-        if quiet && self.claiming.is_idle() {
+        if quiet && self.claiming.is_idle() && self.promoting.is_idle() {
             self.phase = Phase::Left;
             actions.push(Action::Left);
         }

@@ -10,7 +10,7 @@ use crate::worker::slot::Slot;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::{Call, Entry, Settle, Settled, Verdict};
 use gristmill_handler::Answer as RunAnswer;
-use gristmill_job::Place;
+use gristmill_job::{Place, UnixMillis};
 use gristmill_telemetry::tally::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
@@ -250,6 +250,10 @@ impl Machine {
                     ran.extend(settling.attempt.map(|attempt| (attempt, (Outcome::Done, None))));
                     self.forget(place, actions);
                     continue;
+                }
+                (Settled::Retried, Verdict::Retry { delay, .. }) => {
+                    let delay = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+                    self.is_due(UnixMillis(now.redis.0.saturating_add(delay)), now);
                 }
                 // The first call settled it, or its claim was lost before: in both cases it is out of our hands.
                 (Settled::Gone, _) if repeats => self.outbox.news(),
