@@ -176,6 +176,8 @@ metrics! {
     dead_letters_total: Counter [queue, reason] from NODE, &[], "Jobs that became dead letters.";
     dead_letters_expired_total: Counter [queue] from NODE, &[], "Dead letters discarded beyond dead_max_age_ms.";
     jobs_repaired_total: Counter [queue] from NODE, &[], "Jobs and keys that waited for nothing, or were lost sight of, and were found.";
+    jobs_promoted_total: Counter [queue] from NODE, &[], "Jobs for later that became ready.";
+    promotion_late_seconds: Histogram [queue] from NODE, LONG_US, "How late jobs for later became ready: the latest of each slice.";
     jobs_unstarted_total: Counter [queue] from NODE, &[], "Jobs that may run at most once, acknowledged and never started.";
     handlers_given_up_total: Counter [queue] from NODE, &[], "Runs that held their threads and were given up.";
     fencing_rejections_total: Counter [operation] from NODE, &[], "Calls that Redis refused, since the lease was no longer the caller's.";

@@ -113,6 +113,7 @@ impl Tenure {
         self.phase = Phase::Serving;
         self.news = true;
         self.outbox = Outbox::News;
+        self.promoting.look();
         self.adopt(now, actions);
         if let Some(why) = self.yield_after.take() {
             self.give_up(why, now, actions);
