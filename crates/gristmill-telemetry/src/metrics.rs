@@ -211,7 +211,8 @@ metrics! {
     queue_oldest_ready_age_seconds: Gauge [queue] from MONITOR, &[], "Age of the oldest job that nobody has claimed; 0 where there is none.";
     queue_oldest_in_flight_age_seconds: Gauge [queue] from MONITOR, &[], "How long the oldest claim has stood; 0 where there is none.";
     key_blocked_max_age_seconds: Gauge [queue] from MONITOR, &[], "How long a key has waited for a person, or for a job that is tried again, at most.";
-    queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued.";
+    queue_delayed_overdue_seconds: Gauge [queue] from MONITOR, &[], "How long the first job for later has been due without being ready; 0 where none is.";
+    queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued; one for later counts once it is due.";
     queue_jobs_settled_total: Counter [queue] from MONITOR, &[], "Jobs that left the queue: done, or dead letters.";
     queue_partitions: Gauge [queue, state] from MONITOR, &[], "Partitions with a lease that stands, and without.";
     queue_nodes: Gauge [queue, state] from MONITOR, &[], "Living nodes that serve the queue.";
