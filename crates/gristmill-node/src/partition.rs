@@ -270,6 +270,7 @@ impl State {
                     self.shared.leave();
                     self.withdraw(|run| !run.acknowledged);
                 }
+                Action::Cancel(place) => self.cancel(place),
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
@@ -377,6 +378,12 @@ impl State {
             self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted, attempt: None });
         }
         self.around.runs.push(&self.shared, rest);
+    }
+
+    /// Its run has not started and comes back, or is asked to stop.
+    fn cancel(&self, place: Place) {
+        self.shared.cancel(place);
+        self.withdraw(|run| run.entry.place == place && !run.acknowledged);
     }
 
     fn wake_at(&mut self, at: Instant) {

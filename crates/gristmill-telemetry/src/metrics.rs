@@ -175,6 +175,8 @@ metrics! {
     job_retries_total: Counter [queue, class] from NODE, &[], "Jobs put back for another attempt, by the class of their error.";
     dead_letters_total: Counter [queue, reason] from NODE, &[], "Jobs that became dead letters.";
     dead_letters_expired_total: Counter [queue] from NODE, &[], "Dead letters discarded beyond dead_max_age_ms.";
+    jobs_cancelled_total: Counter [queue] from NODE, &[], "Claimed jobs that ended since a person had cancelled them.";
+    jobs_expired_total: Counter [queue] from NODE, &[], "Jobs that ended unrun, since they were not started before they expired.";
     jobs_repaired_total: Counter [queue] from NODE, &[], "Jobs and keys that waited for nothing, or were lost sight of, and were found.";
     jobs_promoted_total: Counter [queue] from NODE, &[], "Jobs for later that became ready.";
     promotion_late_seconds: Histogram [queue] from NODE, LONG_US, "How late jobs for later became ready: the latest of each slice.";

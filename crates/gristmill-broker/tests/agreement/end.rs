@@ -157,7 +157,27 @@ fn beside(both: &mut Both) -> Result<(), String> {
         real.map(|(key, held)| (key, hold(both, 0, &String::from_utf8_lossy(&held)))).collect();
     let model = both.model.held(&keys).into_iter();
     let model = model.map(|(key, held)| (key.as_bytes().to_vec(), hold(both, 1, &held))).collect();
-    agree("held keys", real, model)
+    agree("held keys", real, model)?;
+
+    let list = ask(both, &[b"LRANGE", keys.asked.as_bytes(), b"0", b"-1"])?;
+    let real: Vec<String> = items(&list)
+        .iter()
+        .map(|item| {
+            let item = String::from_utf8_lossy(bytes(item)).into_owned();
+            let (place, rest) = item.split_once(' ').unwrap_or_default();
+            format!("{} {rest}", shown(both, 0, place))
+        })
+        .collect();
+    let model = both.model.asked(&keys).into_iter().map(|asked| {
+        let (place, own, id) = (shown(both, 1, &asked.place.to_string()), asked.own_id, asked.id.to_string());
+        format!(
+            "{place} {} {} {id}{}",
+            u8::from(own),
+            id.len(),
+            String::from_utf8_lossy(asked.key.as_bytes())
+        )
+    });
+    agree("jobs that are asked for", real, model.collect())
 }
 
 /// Jobs for later, and how many there ever were.

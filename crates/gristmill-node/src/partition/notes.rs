@@ -8,8 +8,8 @@ use gristmill_broker::{Entry, Epoch, Settled};
 use gristmill_job::{DeadReason, Envelope, TraceContext};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::{
-    JobDead, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain, JobsPromoted, JobsRepaired,
-    JobsUnstarted, JobsWithoutBody,
+    JobCancelled, JobDead, JobExpired, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain,
+    JobsPromoted, JobsRepaired, JobsUnstarted, JobsWithoutBody,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
 use std::fmt;
@@ -48,6 +48,12 @@ impl State {
             (Settled::Dead | Settled::Gone, Some(reason)) => {
                 let reason = reason.as_str();
                 telemetry.tell(&JobDead { queue, partition, job, place, attempt, trace_id, reason });
+            }
+            (Settled::Cancelled, _) => {
+                telemetry.tell(&JobCancelled { queue, partition, job, place, attempt, trace_id });
+            }
+            (Settled::Expired, _) => {
+                telemetry.tell(&JobExpired { queue, partition, job, place, attempt, trace_id });
             }
             (Settled::Rejected(why), _) => {
                 telemetry.tell(&JobRejected { queue, partition, job, place, attempt, trace_id, why });
@@ -131,6 +137,8 @@ fn word(settled: &Settled) -> &'static str {
         Settled::Stale => "stale",
         Settled::Duplicate => "duplicate",
         Settled::Discarded => "discarded",
+        Settled::Cancelled => "cancelled",
+        Settled::Expired => "expired",
         Settled::Dead => "dead",
         Settled::Retried => "put_back",
         Settled::AtTurn(_) => "at_turn",

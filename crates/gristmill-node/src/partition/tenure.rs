@@ -14,9 +14,11 @@
 //! stay blocked, and a run is adopted only if its job is the head of the rebuilt lane, at the same turn.
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
-//! `promoting` how jobs for later become ready, `looking` what is learned beside the claims, `serving` what happens while all is well and how a partition is left,
-//! `starting` from a head to its run, `settling` from a run to its verdict's answer.
+//! `promoting` how jobs for later become ready, `looking` what is learned beside the claims, `serving` what happens while all
+//! is well and how a partition is left, `cancelling` what a person takes back, `starting` from a head to its run, `settling`
+//! from a run to its verdict's answer.
 
+mod cancelling;
 mod events;
 mod looking;
 mod promoting;
@@ -102,6 +104,7 @@ pub(crate) struct Tenure {
     alone: starting::Alone,
     looking: looking::Looking,
     promoting: promoting::Promoting,
+    cancelling: cancelling::Cancelling,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -171,6 +174,7 @@ impl Tenure {
             alone: starting::Alone::default(),
             looking: looking::Looking::default(),
             promoting: promoting::Promoting::default(),
+            cancelling: cancelling::Cancelling::default(),
             job_bytes: None,
         }
     }

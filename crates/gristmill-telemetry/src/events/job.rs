@@ -11,6 +11,14 @@ events! {
     JobDead "job.dead" WARN "gristmill_node" "a job is now a dead letter"
         { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show, reason: str }
         { dead_letters_total[queue, reason] += 1 }
+    /// A job that a person cancelled has ended.
+    JobCancelled "job.cancelled" INFO "gristmill_node" "a job has ended, since a person cancelled it"
+        { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show }
+        { jobs_cancelled_total[queue] += 1 }
+    /// A job was not started in time.
+    JobExpired "job.expired" INFO "gristmill_node" "a job has ended unrun: it was not started before it expired"
+        { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show }
+        { jobs_expired_total[queue] += 1 }
     /// Redis refused the writes of a job.
     JobRejected "job.rejected" WARN "gristmill_node" "Redis refused to write what a job asked for"
         { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show, why: str }

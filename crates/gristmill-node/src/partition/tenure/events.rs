@@ -95,6 +95,8 @@ pub(crate) enum Action {
     Repaired(u64),
     /// So many jobs that may run at most once were acknowledged and never started.
     Unstarted(usize),
+    /// The run of the job at this place is to stop: one that has not started comes back as `NotStarted`, one that runs is asked.
+    Cancel(Place),
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.

@@ -56,6 +56,8 @@ pub(super) struct SimNode {
     pub(super) slots: Vec<Weak<Slot>>,
     /// Runs that may be charged with a death that did not happen.
     pub(super) orphans: Vec<(Fence, u32, Place)>,
+    /// Runs that were asked to stop, by place.
+    pub(super) asked_to_stop: HashSet<Place>,
     pub(super) wake_at: Option<u64>,
     pub(super) stopped: bool,
 }
@@ -85,6 +87,8 @@ pub(super) struct World {
     /// Kills from outside.
     pub(super) kills: usize,
     pub(super) failed_over: bool,
+    /// Jobs that a person cancelled, by id.
+    pub(super) cancelled: HashSet<String>,
     pub(super) log: Vec<String>,
 }
 
@@ -128,6 +132,7 @@ impl World {
             deaths: 0,
             kills: 0,
             failed_over: false,
+            cancelled: HashSet::new(),
             log: Vec::new(),
         };
         for n in 0..2 {
@@ -176,6 +181,7 @@ impl World {
             alone: None,
             slots: Vec::new(),
             orphans: Vec::new(),
+            asked_to_stop: HashSet::new(),
             wake_at: None,
             stopped: false,
         }
@@ -223,6 +229,13 @@ impl World {
                     if let Some(fence) = node.fence.clone() {
                         node.requests.push_back(Request { fence, number, call });
                     }
+                }
+                Action::Cancel(place) => {
+                    let (mine, rest): (Vec<Run>, Vec<Run>) =
+                        node.queued.drain(..).partition(|run| run.entry.place == place);
+                    node.queued = rest;
+                    back.extend(mine);
+                    node.asked_to_stop.insert(place);
                 }
                 Action::Start(runs) => node.queued.extend(runs),
                 Action::Load(lane, places) => node.loads.push((node.tenure.epoch(), lane, places)),
