@@ -122,6 +122,7 @@ impl Actor for Competing {
                 state.decide(Event::Ended(ended));
             }
             Message::Rung(place) => state.decide(Event::Rung(place)),
+            Message::Bell => state.decide(Event::Bell),
             Message::Event(_, tenure::Event::Alone(place)) => state.decide(Event::Alone(place)),
             Message::Yield(tenure::Why::Drain) => {
                 state.inherits_runs = false;
@@ -200,6 +201,7 @@ impl State {
                 Action::Send(number, call, pause) => self.caller.send(number, call, pause),
                 Action::Make => self.caller.make(),
                 Action::Forward => self.caller.forward(),
+                Action::Promoted { moved, late, lost } => self.notes.promoted(moved, late, lost),
                 Action::Promote(slice) => self.caller.promote(slice),
                 Action::Differs(mode) => self.differs(&mode),
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),

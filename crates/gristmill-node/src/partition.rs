@@ -53,6 +53,8 @@ pub(crate) enum Message {
     Ended,
     /// The doorbell rang.
     Rung(Place),
+    /// The bell of jobs for later rang.
+    Bell,
     /// The time asked for has come.
     Wake(u64),
     /// The last act before exit.
@@ -198,6 +200,7 @@ impl Actor for Partition {
                 state.decide(Event::Ended(ended));
             }
             Message::Rung(place) => state.decide(Event::Rung(place)),
+            Message::Bell => state.decide(Event::Bell),
             Message::Wake(wake) => {
                 if state.wake_at.is_some_and(|(_, armed)| armed == wake) {
                     state.wake_at = None;
@@ -288,6 +291,7 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::Promoted { moved, late, lost } => self.notes.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.notes.ran(runs),
                 Action::HandedBack(jobs) => self.notes.handed_back(jobs),

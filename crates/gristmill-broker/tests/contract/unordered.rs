@@ -69,7 +69,7 @@ impl World {
         settled(self.free(name, Call::Settle(jobs)).await)
     }
 
-    async fn mark(&self, name: &str, entry: &Entry, how: How) -> Marked {
+    async fn mark_as(&self, name: &str, entry: &Entry, how: How) -> Marked {
         let start = Start { place: entry.place, turn: entry.state.turn(), how };
         match self.free(name, Call::Start(vec![start])).await {
             Answer::Started(marks) => marks[0],
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// The member, its score, and its body unpacked by Redis.
-    fn delayed(&self) -> Vec<(String, u64, Vec<Bytes>)> {
+    fn put_back(&self) -> Vec<(String, u64, Vec<Bytes>)> {
         let script = b"local rows = {} \
             for n, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do \
               local job = cmsgpack.unpack(redis.call('HGET', KEYS[2], member)) \
@@ -189,7 +189,7 @@ fn a_retry_leaves_the_stream_for_the_delayed_set_and_its_mark_goes_with_it() {
         ];
         assert_eq!(world.settle_as("a", back.clone()).await, vec![Settled::Retried; 2]);
         assert_eq!((world.length(), world.holders().len(), world.line(entries[0].place)), (0, 0, None));
-        let delayed = world.delayed();
+        let delayed = world.put_back();
         let members: Vec<&str> = delayed.iter().map(|(member, ..)| member.as_str()).collect();
         assert_eq!(members, ["0000000000000002:0:2", "0000000000000001:1:1"], "by due time");
         let (_, due, body) = &delayed[1];
@@ -200,7 +200,7 @@ fn a_retry_leaves_the_stream_for_the_delayed_set_and_its_mark_goes_with_it() {
         assert_eq!(world.standing("1").await, "waiting 0000000000000001:1:1");
         // A lost answer: the repeat moves nothing twice.
         assert_eq!(world.settle_as("a", back).await, vec![Settled::Gone; 2]);
-        assert_eq!(world.delayed().len(), 2);
+        assert_eq!(world.put_back().len(), 2);
     });
 }
 
@@ -296,8 +296,8 @@ fn what_was_handed_back_is_taken_at_once_and_not_suspected() {
         world.enqueue(&[own("1", "k"), own("2", "k"), own("3", "k")]).await;
         let a = world.grab("a", 2).await;
         let b = world.grab("b", 1).await;
-        assert_eq!(world.mark("a", &a[1], How::Beside).await, Marked::Started);
-        assert_eq!(world.mark("a", &b[0], How::Beside).await, Marked::Gone, "of another");
+        assert_eq!(world.mark_as("a", &a[1], How::Beside).await, Marked::Started);
+        assert_eq!(world.mark_as("a", &b[0], How::Beside).await, Marked::Gone, "of another");
         // Of three places the first was stopped hard; one of them is another's, and stays so.
         let places = vec![a[1].place, b[0].place, a[0].place];
         assert_eq!(world.free("a", Call::HandBack { places, stopped: 1 }).await, Answer::Done);
@@ -324,7 +324,7 @@ fn poison_is_found_step_by_step_and_an_own_claim_is_not_suspected() {
             let taken = world.reclaimed(node, NOW, 5).await;
             let line = line_of(&taken[0]);
             suspicions.push((line.suspicion, line.crashes.len()));
-            assert_eq!(world.mark(node, entry, how).await, Marked::Started);
+            assert_eq!(world.mark_as(node, entry, how).await, Marked::Started);
         }
         use Suspicion::{Strong, Weak};
         assert_eq!(suspicions, [(Weak, 0), (Strong, 0), (Strong, 1), (Strong, 2)]);

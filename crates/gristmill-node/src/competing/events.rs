@@ -29,6 +29,8 @@ pub(crate) enum Event {
     Ended(Vec<Ended>),
     /// The doorbell rang for an entry at this place.
     Rung(Place),
+    /// The bell of jobs for later rang: another is the first.
+    Bell,
     /// These are claimed by this node no more, or trusted no more.
     Lost(Vec<Place>),
     /// Nothing runs in the process, and nothing will start: the job at this place may run alone.
@@ -85,6 +87,8 @@ pub(crate) enum Action {
     Forward,
     /// Move these jobs for later, which are due, and tell which others are.
     Promote(Vec<Member>),
+    /// So many jobs for later were moved, the first of them so late, and so many had no body.
+    Promoted { moved: u64, late: Duration, lost: u64 },
     /// Call `Tick` then.
     WakeAt(Instant),
     /// Nothing is held any more, and nothing will be.

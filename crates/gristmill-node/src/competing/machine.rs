@@ -158,6 +158,7 @@ impl Machine {
             Event::Made(made) => self.made(made, now),
             Event::Ended(ended) => ended.into_iter().for_each(|run| self.ended(run, now, actions)),
             Event::Rung(place) => self.claiming.rung(place),
+            Event::Bell => self.is_due(now.redis, now),
             Event::Lost(places) => self.lost(&places, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),

@@ -12,7 +12,7 @@ use gristmill_job::{DeadReason, Envelope, TraceContext};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::{
     JobCancelled, JobDead, JobExpired, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain,
-    JobsRepaired, JobsUnstarted,
+    JobsPromoted, JobsRepaired, JobsUnstarted, JobsWithoutBody,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
 use gristmill_telemetry::tally::Tally;
@@ -87,6 +87,16 @@ impl Notes {
         self.around.counters.repaired(things);
         let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
         self.around.telemetry.tell(&JobsRepaired { queue, partition, things });
+    }
+
+    pub(crate) fn promoted(&self, moved: u64, late: Duration, lost: u64) {
+        let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
+        if moved > 0 {
+            self.around.telemetry.tell(&JobsPromoted { queue, partition, jobs: moved, late_ms: late });
+        }
+        if lost > 0 {
+            self.around.telemetry.tell(&JobsWithoutBody { queue, partition, jobs: lost });
+        }
     }
 
     pub(crate) fn unstarted(&self, jobs: usize) {

@@ -49,6 +49,11 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         self.promoting.under_way = false;
+        if let Ok(Promoted { moved, late, lost, .. }) = &result
+            && moved + lost > 0
+        {
+            actions.push(Action::Promoted { moved: *moved, late: *late, lost: *lost });
+        }
         match result {
             Ok(Promoted { due, .. }) if !due.is_empty() && self.phase == Phase::Serving => {
                 self.promoting.under_way = true;

@@ -221,9 +221,9 @@ impl World {
         }
         let wanted = self.faults.handover && self.rng.one_in(6);
         match answer {
-            Renewed::Ok { changes, .. } => {
+            Renewed::Ok { changes, due, .. } => {
                 self.nodes[n].trusted_until = self.now + TRUST;
-                self.tell(n, Event::Renewed { wanted, changes });
+                self.tell(n, Event::Renewed { wanted, changes, due });
             }
             Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
             Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),
