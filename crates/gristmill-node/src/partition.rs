@@ -333,7 +333,7 @@ impl State {
             Ok((Acquired::Unordered, ..)) => {
                 self.around.telemetry.tell(&QueueDiffers {
                     queue: &self.queue.name,
-                    partitions: &"ordering none",
+                    partitions: "ordering none",
                     configured: u64::from(self.queue.partitions),
                 });
                 self.decide(Event::Acquired(Err(())));

@@ -30,10 +30,6 @@ struct Seat {
 }
 
 /// What a participant starts when it has its turn.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all of them are runs, and an allocation for each would be slower"
-)]
 enum Start {
     Run(Run),
     /// It claims with up to so many slots, and starts what it gets.
