@@ -48,6 +48,7 @@ pub mod load;
 pub mod locate;
 pub mod look;
 pub mod model;
+pub mod pause;
 pub mod promote;
 pub mod recover;
 pub mod release_key;

@@ -15,11 +15,12 @@
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
 //! `looking` what is learned beside the claims, `serving` what happens while all is well and how a partition is left,
-//! `cancelling` what a person takes back, `starting` from a head to its run, `settling` from a run to its verdict's answer.
+//! `cancelling` what a person takes back, `pausing` what a person stops, `starting` from a head to its run, `settling` from a run to its verdict's answer.
 
 mod cancelling;
 mod events;
 mod looking;
+mod pausing;
 mod recovery;
 mod serving;
 mod settling;
@@ -29,6 +30,7 @@ pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Now, R
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};
+use crate::partition::pauses::Pauses;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Refusal, Settle};
@@ -102,6 +104,7 @@ pub(crate) struct Tenure {
     alone: starting::Alone,
     looking: looking::Looking,
     cancelling: cancelling::Cancelling,
+    pauses: Arc<Pauses>,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -171,6 +174,7 @@ impl Tenure {
             alone: starting::Alone::default(),
             looking: looking::Looking::default(),
             cancelling: cancelling::Cancelling::default(),
+            pauses: Arc::default(),
             job_bytes: None,
         }
     }
@@ -206,6 +210,7 @@ impl Tenure {
                 }
             }
             Event::Yield(why) => self.give_up(why, now, actions),
+            Event::Pauses(pauses) => self.pauses(pauses, now, actions),
             Event::Acquired(answer) => self.acquired(answer, now, actions),
             Event::Answered(number, result) => self.answered(number, result, now, actions),
             Event::Ended(ended) => {
