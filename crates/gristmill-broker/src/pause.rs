@@ -206,7 +206,8 @@ mod tests {
         for foreign in [&b""[..], b"queues", b"kind", b"kind:\xff", b"x:y"] {
             assert_eq!(Target::parse(&Bytes::copy_from_slice(foreign)), None, "{foreign:?}");
         }
-        let of = |value: &'static [u8]| Pause::parse(&Bytes::from_static(b"queue"), &Bytes::from_static(value));
+        let of =
+            |value: &'static [u8]| Pause::parse(&Bytes::from_static(b"queue"), &Bytes::from_static(value));
         let pause = of(b"5 0 me@home/no%20more").unwrap();
         assert_eq!((pause.since, pause.until, pause.said.why.as_str()), (UnixMillis(5), None, "no more"));
         assert_eq!(of(b"5 9 me/").unwrap().until, Some(UnixMillis(9)));

@@ -12,9 +12,9 @@ use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::pause::Pause;
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
 use gristmill_job::QueueName;
-use gristmill_broker::pause::Pause;
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::node::QueuePauses;
 use ractor::ActorRef;
@@ -122,7 +122,11 @@ impl Heartbeat {
                 lease.shared.cast(ToPartition::Pauses(board.now()));
             }
             let targets = pauses.iter().map(|pause| pause.target.to_string()).collect::<Vec<_>>().join(", ");
-            self.telemetry.tell(&QueuePauses { queue: queue.as_str(), pauses: pauses.len() as u64, targets: &targets });
+            self.telemetry.tell(&QueuePauses {
+                queue: queue.as_str(),
+                pauses: pauses.len() as u64,
+                targets: &targets,
+            });
         }
     }
 

@@ -44,8 +44,8 @@ impl Pauses {
         if self.queue || self.keys.contains(key) {
             return true;
         }
-        let kind = || Envelope::decode(envelope, max_bytes).ok().map(|envelope| envelope.kind);
-        !self.kinds.is_empty() && kind().is_some_and(|kind| self.kinds.contains(kind))
+        !self.kinds.is_empty()
+            && Envelope::kind_of(envelope, max_bytes).is_some_and(|kind| self.kinds.contains(kind))
     }
 
     /// Whether something is paused here that is not there.

@@ -391,7 +391,15 @@ fn what_is_paused_does_not_start_and_goes_on_in_order_once_it_is_resumed() {
     let pauses = Faults { pauses: true, ..NONE };
     simulate(pauses);
     simulate(Faults { retry: true, dies: true, acts: true, handover: true, ..pauses });
-    simulate(Faults { lost: true, reconnect: true, retry: true, crash: true, expiry: true, hangs: true, ..pauses });
+    simulate(Faults {
+        lost: true,
+        reconnect: true,
+        retry: true,
+        crash: true,
+        expiry: true,
+        hangs: true,
+        ..pauses
+    });
     simulate_few(Faults { cancels: true, lost: true, retry: true, handover: true, ..pauses });
 }
 
