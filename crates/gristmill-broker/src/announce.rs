@@ -5,7 +5,8 @@ use crate::fence::Incarnation;
 use crate::keys;
 use crate::lease::acquire::millis;
 use crate::link::Connection;
-use crate::pause::{self, Pause};
+use crate::pause::Pause;
+use crate::pauses;
 use crate::reply::{self, Words};
 use crate::script::ANNOUNCE;
 use bytes::Bytes;
@@ -75,10 +76,10 @@ impl Connection {
         kinds: &str,
     ) -> Result<(Vec<Member>, Option<Vec<Pause>>), CallError> {
         let mut both = redis::Pipeline::with_capacity(2);
-        both.add_command(write(queue, incarnation, ttl, draining, kinds)).add_command(pause::write(queue));
+        both.add_command(write(queue, incarnation, ttl, draining, kinds)).add_command(pauses::write(queue));
         let mut answers = self.timed("announce", self.many(both, 2)).await?.into_iter();
         let mut next = || answers.next().unwrap_or(redis::Value::Nil);
-        Ok((read(next())?, pause::read(next()).ok().map(|(_, pauses)| pauses)))
+        Ok((read(next())?, pauses::read(next()).ok().map(|(_, pauses)| pauses)))
     }
 }
 

@@ -1,16 +1,15 @@
-//! pause, resume, pauses: a queue, a kind or a key of which nothing starts. Written by people, read by every node with its beat
-//! and before the first start of a tenure. Ends by the Redis clock.
+//! pause: a queue, a kind or a key of which nothing starts. Written by people, read by every node ([`crate::pauses`]) with its beat
+//! and before the first start of a tenure. Ends by the Redis clock, or by [`crate::resume`].
 
 use crate::error::CallError;
 use crate::keys;
 use crate::lease::acquire::millis;
 use crate::link::Connection;
-use crate::reply::{self, Words};
+use crate::reply::Words;
 use crate::said::Said;
-use crate::script::{PAUSE, PAUSES, RESUME};
+use crate::script::PAUSE;
 use bytes::Bytes;
 use gristmill_job::{Key, QueueName, UnixMillis};
-use redis::Value;
 use std::fmt;
 use std::time::Duration;
 
@@ -96,7 +95,7 @@ impl fmt::Display for Target {
 
 impl Pause {
     /// Reads a field and its value; `None` for what is not ours.
-    fn parse(field: &Bytes, value: &Bytes) -> Option<Self> {
+    pub(crate) fn parse(field: &Bytes, value: &Bytes) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         let mut words = text.splitn(3, ' ');
         let mut number = || words.next()?.parse::<u64>().ok();
@@ -134,59 +133,6 @@ impl Connection {
             _ => Err(words.unknown("paused or full")),
         }
     }
-
-    /// Resumes `target`; answers the pause that ended, `None` if there was none.
-    ///
-    /// # Errors
-    /// [`CallError`]; where the answer is unknown, ask again.
-    pub async fn resume(&self, queue: &QueueName, target: &Target) -> Result<Option<Pause>, CallError> {
-        let field = target.field();
-        let mut script = RESUME.call(&[keys::paused(queue).as_bytes()]);
-        script.arg(field.as_ref());
-        let mut words = Words::read(self.one(script).await?, "the answer of resume")?;
-        match words.tag() {
-            "resumed" => {
-                let value = reply::bytes(words.next())?;
-                // Whoever wrote it, it is paused no more.
-                let unreadable = || Pause {
-                    target: target.clone(),
-                    since: UnixMillis(0),
-                    until: None,
-                    said: Said::default(),
-                };
-                Ok(Some(Pause::parse(&field, &value).unwrap_or_else(unreadable)))
-            }
-            "nothing" => Ok(None),
-            _ => Err(words.unknown("resumed or nothing")),
-        }
-    }
-
-    /// What of a queue is paused, in order, and the Redis clock. A pause that is not ours is left out.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub async fn pauses(&self, queue: &QueueName) -> Result<(UnixMillis, Vec<Pause>), CallError> {
-        read(self.timed("pauses", self.one(write(queue))).await?)
-    }
-}
-
-pub(crate) fn write(queue: &QueueName) -> redis::Cmd {
-    PAUSES.call(&[keys::paused(queue).as_bytes()])
-}
-
-pub(crate) fn read(value: Value) -> Result<(UnixMillis, Vec<Pause>), CallError> {
-    let mut words = Words::read(value, "the answer of pauses")?;
-    if words.tag() != "ok" {
-        return Err(words.unknown("ok"));
-    }
-    let now = UnixMillis(words.next_number()?);
-    let mut rows = reply::list(words.next(), "pauses")?.into_iter();
-    let mut pauses = Vec::new();
-    while let (Some(field), Some(value)) = (rows.next(), rows.next()) {
-        pauses.extend(Pause::parse(&reply::bytes(field)?, &reply::bytes(value)?));
-    }
-    pauses.sort_by(|a, b| a.target.cmp(&b.target));
-    Ok((now, pauses))
 }
 
 #[cfg(test)]

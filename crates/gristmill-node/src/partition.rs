@@ -58,6 +58,8 @@ pub(crate) enum Message {
     Ended,
     /// The doorbell rang.
     Rung(Place),
+    /// The bell of jobs for later rang.
+    Bell,
     /// The time asked for has come.
     Wake(u64),
     /// The last act before exit.
@@ -207,6 +209,7 @@ impl Actor for Partition {
                 state.decide(Event::Ended(ended));
             }
             Message::Rung(place) => state.decide(Event::Rung(place)),
+            Message::Bell => state.decide(Event::Bell),
             Message::Wake(wake) => {
                 if state.wake_at.is_some_and(|(_, armed)| armed == wake) {
                     state.wake_at = None;
@@ -301,6 +304,7 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::Promoted { moved, late, lost } => self.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.ran(runs),
                 Action::HandedBack(jobs) => self.handed_back(jobs),

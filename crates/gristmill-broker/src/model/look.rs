@@ -40,6 +40,8 @@ impl Model {
                 claimed: partition.stream.pending().len() as u64,
                 dead: partition.dead.len() as u64,
                 outbox: partition.outbox.entries().len() as u64,
+                delayed: partition.delayed.len() as u64,
+                due: partition.delayed.keys().next().map(|(due, _)| UnixMillis(*due)),
                 oldest: partition.stream.entries().keys().next().map(|place| UnixMillis(place.ms)),
                 owner: partition.lease.owner.clone(),
                 epoch: partition.lease.epoch.unwrap_or_default(),

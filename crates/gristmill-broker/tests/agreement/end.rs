@@ -49,6 +49,7 @@ fn view(given: &Given, mut view: PartitionView) -> PartitionView {
     view.epoch = given.epoch(gristmill_broker::Epoch(view.epoch)).0;
     let left = Duration::from_millis(view.expires.0.saturating_sub(view.now.0));
     view.expires = UnixMillis(rounded(left).as_secs());
+    view.due = view.due.map(|due| UnixMillis(rounded(view.now.age_at(due)).as_secs()));
     view.now = UnixMillis(0);
     view.oldest = view.oldest.map(|_| UnixMillis(0));
     view

@@ -137,7 +137,7 @@ fn lately(said: Said) -> Said {
 /// With the next due time as it is from now.
 pub(crate) fn without_clock(promoted: Promoted) -> Promoted {
     let next = promoted.next.map(|next| UnixMillis(rounded(promoted.now.age_at(next)).as_secs()));
-    Promoted { next, now: UnixMillis(0), ..promoted }
+    Promoted { next, now: UnixMillis(0), late: rounded(promoted.late), ..promoted }
 }
 
 /// An hour from a moment ago is an hour.

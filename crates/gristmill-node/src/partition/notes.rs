@@ -9,7 +9,7 @@ use gristmill_job::{DeadReason, Envelope, TraceContext};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::{
     JobCancelled, JobDead, JobExpired, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain,
-    JobsRepaired, JobsUnstarted,
+    JobsPromoted, JobsRepaired, JobsUnstarted, JobsWithoutBody,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
 use std::fmt;
@@ -69,6 +69,16 @@ impl State {
         self.around.counters.repaired(things);
         let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
         self.around.telemetry.tell(&JobsRepaired { queue, partition, things });
+    }
+
+    pub(super) fn promoted(&self, moved: u64, late: Duration, lost: u64) {
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        if moved > 0 {
+            self.around.telemetry.tell(&JobsPromoted { queue, partition, jobs: moved, late_ms: late });
+        }
+        if lost > 0 {
+            self.around.telemetry.tell(&JobsWithoutBody { queue, partition, jobs: lost });
+        }
     }
 
     pub(super) fn unstarted(&self, jobs: usize) {

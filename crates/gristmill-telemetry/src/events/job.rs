@@ -51,6 +51,14 @@ events! {
     JobsUnstarted "jobs.unstarted" ERROR "gristmill_node" "jobs that may run at most once were acknowledged, and are lost unrun"
         { queue: str, partition: num, jobs: num }
         { jobs_unstarted_total[queue] += jobs }
+    /// Jobs for later became ready.
+    JobsPromoted "jobs.promoted" DEBUG "gristmill_node" "jobs for later are due"
+        { queue: str, partition: num, jobs: num, late_ms: ms }
+        { jobs_promoted_total[queue] += jobs, promotion_late_seconds[queue] <= late_ms }
+    /// Jobs for later were named, and nothing of them is left.
+    JobsWithoutBody "jobs.without_body" ERROR "gristmill_node" "jobs for later are lost: somebody removed their bodies by hand"
+        { queue: str, partition: num, jobs: num }
+        {}
     /// Jobs were laid down for the next owner.
     JobsHandedBack "jobs.handed_back" DEBUG "gristmill_node" "jobs are laid down for the next owner"
         { queue: str, partition: num, jobs: num }

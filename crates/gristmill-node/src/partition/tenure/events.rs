@@ -53,7 +53,14 @@ pub(crate) enum Event {
     /// The doorbell rang for an entry at this place.
     Rung(Place),
     /// The lease was renewed; someone may want it. Also the beat of a slow look for work.
-    Renewed { wanted: bool, changes: u64 },
+    Renewed {
+        wanted: bool,
+        changes: u64,
+        /// When the first job for later is due, by the Redis clock.
+        due: Option<UnixMillis>,
+    },
+    /// Another job for later may be the first.
+    Bell,
     /// The tenure cannot go on.
     Lost(End),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
@@ -107,6 +114,8 @@ pub(crate) enum Action {
     Idle { end: Option<End>, released: bool },
     /// A tenure ended and the next begins.
     Ended(End),
+    /// So many jobs for later became ready, the latest so late; so many had no body any more.
+    Promoted { moved: u64, late: Duration, lost: u64 },
     /// So many jobs were done.
     Done(usize),
     /// So many jobs are laid down for the next owner.

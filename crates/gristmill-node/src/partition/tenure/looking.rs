@@ -127,6 +127,7 @@ impl Tenure {
         self.phase = Phase::Serving;
         self.news = true;
         self.outbox = Outbox::News;
+        self.promoting.look();
         self.adopt(now, actions);
         self.cancel_found(now, actions);
         if let Some(why) = self.yield_after.take() {

@@ -1,6 +1,7 @@
 //! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
 
 use super::looking::Looking;
+use super::promoting::Promoting;
 use super::{Action, Became, End, Ended, Leftover, Now, Outbox, Phase, Ran, Settling, Tenure};
 use crate::partition::calls::{Calls, OnAnswer};
 use crate::partition::lanes::{LaneId, LaneJob};
@@ -34,6 +35,7 @@ impl Tenure {
                 self.epoch = epoch;
                 self.calls = Calls::default();
                 self.looking = Looking::default();
+                self.promoting = Promoting::default();
                 self.forget_cancels();
                 self.phase = Phase::Recovering { cursor: Place::ZERO };
                 actions.push(Action::Hold(epoch));

@@ -107,6 +107,7 @@ impl World {
         let waits = |letter: &DeadLetter| world::comes_back(letter.reason);
         self.model.partitions(&self.queue)[0].ready == 0
             && self.model.returned(&self.keys).is_empty()
+            && self.model.delayed(&self.keys).is_empty()
             && !self.letters().iter().any(waits)
     }
 

@@ -243,9 +243,9 @@ impl World {
         }
         let wanted = self.faults.handover && self.rng.one_in(6);
         match answer {
-            Renewed::Ok { changes, .. } => {
+            Renewed::Ok { changes, due, .. } => {
                 self.nodes[n].trusted_until = self.now + TRUST;
-                self.tell(n, Event::Renewed { wanted, changes });
+                self.tell(n, Event::Renewed { wanted, changes, due });
                 if self.nodes[n].pauses != self.pauses {
                     let pauses = self.pauses.clone();
                     self.nodes[n].pauses = pauses.clone();

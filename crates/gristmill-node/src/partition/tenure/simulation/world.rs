@@ -111,6 +111,9 @@ impl World {
                 let job = job.with_version(version);
                 // Some with ids of their own.
                 let job = if key == 0 { job.with_id(&format!("{key}:{version}")).unwrap() } else { job };
+                // Some for later, each behind those before it of its key.
+                let delay = Duration::from_millis(40 * version);
+                let job = if key == 2 || (key == 0 && version > 3) { job.due_in(delay) } else { job };
                 let job = job.encode(UnixMillis(0), JobLimits::default()).unwrap();
                 model.enqueue(&keys, 1, &format!("c{key}-{version}"), &[job]);
             }
@@ -265,6 +268,7 @@ impl World {
                 | Action::Forward
                 | Action::Idle { .. }
                 | Action::Ended(_)
+                | Action::Promoted { .. }
                 | Action::Done(_)
                 | Action::Ran(_)
                 | Action::HandedBack(_)
