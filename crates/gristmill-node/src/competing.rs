@@ -106,6 +106,7 @@ impl Actor for Competing {
             false => Message::Competing(Event::Tick),
         };
         let _ = myself.cast(first);
+        state.caller.hear_pauses();
         Ok(state)
     }
 
@@ -123,6 +124,7 @@ impl Actor for Competing {
             }
             Message::Rung(place) => state.decide(Event::Rung(place)),
             Message::Bell => state.decide(Event::Bell),
+            Message::Pauses(pauses) => state.decide(Event::Pauses(pauses)),
             Message::Event(_, tenure::Event::Alone(place)) => state.decide(Event::Alone(place)),
             Message::Yield(tenure::Why::Drain) => {
                 state.inherits_runs = false;

@@ -15,6 +15,7 @@
 //! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `cancel`: jobs that a person takes back, and jobs that expired.
+//! * `pause`: what people pause, and until when.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `unordered`: queues with ordering none.
@@ -33,6 +34,7 @@ mod fixture;
 mod late;
 mod look;
 mod memory;
+mod pause;
 mod people;
 mod people_model;
 mod replies;

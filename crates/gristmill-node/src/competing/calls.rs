@@ -18,6 +18,9 @@ use std::time::{Duration, Instant};
 /// Between two tries to enqueue what lies in the outbox.
 const FORWARD_AGAIN: Duration = Duration::from_secs(1);
 
+/// Between two tries to hear what is paused.
+const PAUSES_AGAIN: Duration = Duration::from_millis(200);
+
 #[derive(Clone)]
 pub(super) struct Caller {
     actor: ActorRef<Message>,
@@ -116,6 +119,25 @@ impl Caller {
                 Err(error) => Err(error),
             };
             caller.tell(Event::Promoted(promoted));
+        });
+    }
+
+    /// What is paused is asked for before the first claim; later the heartbeat tells.
+    pub(super) fn hear_pauses(&self) {
+        let caller = self.clone();
+        tokio::spawn(async move {
+            let name = &caller.queue.name;
+            let Some(board) = caller.around.heartbeat.pauses(name).cloned() else { return };
+            loop {
+                let connection = caller.around.line_of(caller.shared.partition).connected().await;
+                let asked = Instant::now();
+                if let Ok((_, pauses)) = connection.pauses(name).await {
+                    caller.around.heartbeat.hear_pauses(name, asked, &pauses);
+                    break;
+                }
+                tokio::time::sleep(PAUSES_AGAIN).await;
+            }
+            let _ = caller.actor.cast(Message::Pauses(board.now()));
         });
     }
 

@@ -1,5 +1,6 @@
 //! What a partition without an order is told, and what it asks for.
 
+use crate::partition::pauses::Pauses;
 use crate::partition::tenure::{Became, Ended, Run};
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
@@ -29,6 +30,8 @@ pub(crate) enum Event {
     Ended(Vec<Ended>),
     /// The doorbell rang for an entry at this place.
     Rung(Place),
+    /// What is paused; nothing is claimed before it was said once.
+    Pauses(Arc<Pauses>),
     /// The bell of jobs for later rang: another is the first.
     Bell,
     /// These are claimed by this node no more, or trusted no more.

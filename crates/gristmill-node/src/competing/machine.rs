@@ -21,6 +21,7 @@ mod starting;
 
 use super::events::{Action, Event, Now};
 use crate::partition::lanes::LaneJob;
+use crate::partition::pauses::Pauses;
 use crate::partition::policy::Policy;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Epoch};
@@ -111,6 +112,8 @@ pub(crate) struct Machine {
     alone: starting::Alone,
     starts: starting::Starts,
     outbox: settling::Outbox,
+    /// What is paused, once that was heard.
+    pauses: Option<Arc<Pauses>>,
     promoting: promoting::Promoting,
 }
 
@@ -134,6 +137,7 @@ impl Machine {
             alone: starting::Alone::default(),
             starts: starting::Starts::default(),
             outbox: settling::Outbox::Empty,
+            pauses: None,
             promoting: promoting::Promoting::default(),
         }
     }
@@ -158,6 +162,10 @@ impl Machine {
             Event::Made(made) => self.made(made, now),
             Event::Ended(ended) => ended.into_iter().for_each(|run| self.ended(run, now, actions)),
             Event::Rung(place) => self.claiming.rung(place),
+            Event::Pauses(pauses) => {
+                self.pauses = Some(pauses);
+                self.claiming.look();
+            }
             Event::Bell => self.is_due(now.redis, now),
             Event::Lost(places) => self.lost(&places, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),

@@ -81,6 +81,11 @@ impl Claiming {
         self.news |= place > self.delivered;
     }
 
+    /// Something may be there.
+    pub(super) fn look(&mut self) {
+        self.news = true;
+    }
+
     /// Settles wait until then.
     pub(super) fn settle_from(&mut self, at: Instant, actions: &mut Vec<Action>) {
         self.settle_from = Some(at);
@@ -127,6 +132,12 @@ impl Machine {
     /// Asks for slots where there is a reason to claim, looks for what is over, and listens meanwhile.
     pub(super) fn claim(&mut self, now: Now<'_>, actions: &mut Vec<Action>) {
         let instant = now.instant;
+        if self.pauses.as_ref().is_none_or(|pauses| pauses.queue()) {
+            if self.claiming.stop_asking() {
+                actions.push(Action::Ask(0));
+            }
+            return;
+        }
         let claiming = &mut self.claiming;
         claiming.pause_until = claiming.pause_until.filter(|at| *at > instant);
         if let Some(until) = claiming.pause_until {
@@ -177,6 +188,7 @@ impl Machine {
         let claiming = &mut self.claiming;
         claiming.asked = false;
         let free = self.phase == Phase::Serving
+            && self.pauses.as_ref().is_some_and(|pauses| !pauses.queue())
             && claiming.under_way.is_none()
             && claiming.pause_until.is_none_or(|at| at <= now.instant);
         if !free || slots.is_empty() {

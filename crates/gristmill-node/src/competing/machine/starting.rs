@@ -13,6 +13,10 @@ use gristmill_broker::{Call, Entry};
 use gristmill_job::Place;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// After so long, up to doubled by the dice, a job of a kind or key that is paused is looked at again.
+const PAUSED_WAIT: Duration = Duration::from_secs(2);
 
 /// A start mark to be written, and the slot of the run that waits for it.
 pub(super) type ToMark = (Start, Option<Arc<Slot>>);
@@ -74,6 +78,15 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let place = job.entry.place;
+        let (key, envelope) = (&job.entry.key, &job.entry.envelope);
+        let most = self.bounds.policy.max_envelope_bytes;
+        let asked = job.entry.state.line().is_some_and(|line| line.request.is_some());
+        if !asked && self.pauses.as_ref().is_some_and(|pauses| pauses.stop(key, envelope, most)) {
+            let settle = self.judge(now).paused(&job, PAUSED_WAIT.mul_f64(1.0 + now.random));
+            self.to_settle.push(Settling::of(job.entry.clone(), settle));
+            self.held.insert(place, Held { job, stage: Stage::Settling });
+            return;
+        }
         let way = Way::of(&job, &self.bounds.policy, &self.node, now.instant);
         if job.turn() == 0 && !matches!(way, Way::Settle(_)) {
             self.starts.first += 1;
