@@ -22,6 +22,7 @@ mod keeper;
 mod lease_manager;
 pub mod node;
 mod partition;
+mod promotions;
 #[cfg(test)]
 mod stage;
 mod supervisor;
