@@ -51,6 +51,8 @@ pub(crate) enum Message {
     Acquired(u64, Box<AcquireAnswer>),
     /// Runs have ended; see [`Shared::take_ended`].
     Ended,
+    /// The limit of a kind lets a lane of it ask.
+    Opened,
     /// The doorbell rang.
     Rung(Place),
     /// The time asked for has come.
@@ -198,6 +200,7 @@ impl Actor for Partition {
                 let ended = state.shared.take_ended();
                 state.decide(Event::Ended(ended));
             }
+            Message::Opened => state.decide(Event::Tick),
             Message::Rung(place) => state.decide(Event::Rung(place)),
             Message::Wake(wake) => {
                 if state.wake_at.is_some_and(|(_, armed)| armed == wake) {
@@ -270,6 +273,7 @@ impl State {
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
+                Action::Admit(asking) => self.admit(asking),
                 Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
                 Action::Repaired(things) => self.repaired(things),
                 Action::Unstarted(jobs) => self.unstarted(jobs),

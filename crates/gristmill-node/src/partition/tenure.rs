@@ -15,16 +15,18 @@
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
 //! `looking` what is learned beside the claims, `serving` what happens while all is well and how a partition is left,
-//! `starting` from a head to its run, `settling` from a run to its verdict's answer.
+//! `starting` from a head to its run, `limiting` what a limit of its kind does to that, `settling` from a run to its verdict's answer.
 
 mod events;
+mod limiting;
 mod looking;
 mod recovery;
 mod serving;
 mod settling;
 mod starting;
 
-pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
+pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Next, Now, Ran, Run, Why};
+pub(crate) use limiting::Asking;
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};
@@ -99,6 +101,7 @@ pub(crate) struct Tenure {
     /// Tenures in a row in which nothing was claimed or settled.
     short_tenures: u32,
     alone: starting::Alone,
+    limited: limiting::Limited,
     looking: looking::Looking,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
@@ -167,6 +170,7 @@ impl Tenure {
             yield_after: None,
             short_tenures: 0,
             alone: starting::Alone::default(),
+            limited: limiting::Limited::default(),
             looking: looking::Looking::default(),
             job_bytes: None,
         }
@@ -232,11 +236,13 @@ impl Tenure {
                 }
             }
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
+            Event::Admitted(answers) => self.admitted(answers, now, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs, now.instant),
             Event::Tick => {}
         }
         self.go_on(beat, now, actions);
+        self.drop_permits();
     }
 
     fn answered(
@@ -309,6 +315,7 @@ impl Tenure {
         }
         self.settle(actions);
         self.mark_starts(actions);
+        self.ask_limits(actions);
         match self.phase {
             Phase::Serving => {
                 if beat {
