@@ -5,7 +5,7 @@
 //!
 //! * [`keys`]: every key that exists, spelled once.
 //! * [`fence`]: who may touch a partition: incarnation, epoch, number.
-//! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward` and `lease::release`
+//! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward`, `promote` and `lease::release`
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
 //! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`hung`], [`inspect`], [`doctor`]: what needs no
@@ -27,10 +27,12 @@ pub mod announce;
 pub mod audit;
 pub mod broker;
 pub mod call;
+pub mod cancel;
 pub mod census;
 pub mod claim;
 pub mod create;
 pub mod dead;
+pub mod delayed;
 pub mod discard;
 pub mod doctor;
 pub mod doorbell;
@@ -52,11 +54,13 @@ pub mod load;
 pub mod locate;
 pub mod look;
 pub mod model;
+pub mod promote;
 pub mod recover;
 pub mod release_key;
 pub mod replay;
 mod reply;
 pub mod returned;
+pub mod said;
 mod script;
 pub mod settle;
 pub mod skip;

@@ -148,7 +148,7 @@ impl Registry {
         self
     }
 
-    /// Limits this kind across the fleet, whatever its options say: what settings say wins over code. A kind that is not
+    /// Limits this kind across the fleet: what is said here, by settings, wins over its options in code. A kind that is not
     /// served here is passed over.
     #[must_use]
     pub fn limit(mut self, kind: &str, limit: Limit) -> Self {
@@ -169,8 +169,9 @@ impl Registry {
     }
 
     fn limit_of(&self, kind: &str, served: &Served) -> Limit {
-        let said = self.0.limits.get(kind).copied();
-        said.or_else(|| served.options.as_ref().map(|options| options.limit())).unwrap_or_default()
+        let said = self.0.limits.get(kind).copied().unwrap_or_default();
+        let code = served.options.as_ref().map(|options| options.limit()).unwrap_or_default();
+        Limit { max_running: said.max_running.or(code.max_running), rate: said.rate.or(code.rate) }
     }
 
     /// The kinds it serves, sorted.

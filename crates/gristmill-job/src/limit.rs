@@ -165,6 +165,34 @@ impl fmt::Display for Limit {
     }
 }
 
+/// A limit for people, from how it is [stored](Limit::stored): `5 at a time, 100/s per key (burst 100)`. What cannot be read is
+/// shown as it is.
+#[must_use]
+pub fn shown(stored: &str) -> String {
+    let mut words = stored.split(' ');
+    let mut next = || words.next();
+    let read = (|| {
+        let most: u32 = next()?.parse().ok()?;
+        let interval_us: f64 = next()?.parse().ok()?;
+        Some((most, interval_us, next()?.to_owned(), next()? == "key"))
+    })();
+    let Some((most, interval_us, burst, per_key)) = read else { return stored.to_owned() };
+    let mut parts = Vec::new();
+    if most > 0 {
+        parts.push(format!("{most} at a time"));
+    }
+    if interval_us > 0.0 {
+        let (every, unit) = [(1e6, "s"), (6e7, "m"), (3.6e9, "h")]
+            .into_iter()
+            .find(|(every, _)| every / interval_us > 0.99)
+            .unwrap_or((3.6e9, "h"));
+        let per = if per_key { " per key" } else { "" };
+        let runs = (every / interval_us * 100.0).round() / 100.0;
+        parts.push(format!("{runs}/{unit}{per} (burst {burst})"));
+    }
+    if parts.is_empty() { "no limit".into() } else { parts.join(", ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +208,17 @@ mod tests {
         let rate = Rate::parse("5/m").unwrap();
         assert_eq!((rate.burst, rate.interval_us()), (5, 12_000_000.0));
         assert_eq!(rate.per_key().to_string(), "5/m per key");
+    }
+
+    #[test]
+    fn what_is_stored_is_shown_to_people() {
+        let stored = |most, rate: Option<Rate>| shown(&Limit { max_running: most, rate }.stored());
+        assert_eq!(stored(Some(5), None), "5 at a time");
+        assert_eq!(stored(None, Some(Rate::per_second(300).per_key())), "300/s per key (burst 300)");
+        assert_eq!(stored(Some(1), Some(Rate::per_minute(7).burst(2))), "1 at a time, 7/m (burst 2)");
+        assert_eq!(stored(None, Rate::parse("20/h")), "20/h (burst 20)");
+        assert_eq!(stored(None, None), "no limit");
+        assert_eq!(shown("nonsense"), "nonsense");
     }
 
     #[test]

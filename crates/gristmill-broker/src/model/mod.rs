@@ -7,7 +7,8 @@
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
-//!   as the scripts of these names; `people`: replay, discard, release_key, skip.
+//!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel.
+//! * `promote`: as its script.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
@@ -18,6 +19,7 @@ mod lease;
 mod look;
 mod partition;
 mod people;
+mod promote;
 mod recover;
 mod settle;
 mod stream;
@@ -27,7 +29,9 @@ mod tests;
 use crate::absolve::Absolved;
 use crate::announce::Member;
 use crate::call::{Answer, Call, Guard};
+use crate::cancel::{Cancel, Cancelled};
 use crate::create::CreateError;
+use crate::delayed::Member as Delayed;
 use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
 use crate::entry::Entry;
@@ -159,6 +163,12 @@ impl Model {
         self.partition(keys).skip(now_ms, seen_window_ms, skip)
     }
 
+    /// As [`crate::Connection::cancel`].
+    pub fn cancel(&mut self, keys: &PartitionKeys, seen_window_ms: u64, cancel: &Cancel) -> Cancelled {
+        let now_ms = self.now_ms;
+        self.partition(keys).cancel(now_ms, seen_window_ms, cancel)
+    }
+
     /// As [`crate::Connection::acquire`].
     pub fn acquire(&mut self, acquire: &Acquire<'_>) -> Acquired {
         let now_ms = self.now_ms;
@@ -199,9 +209,16 @@ impl Model {
             Call::Start(starts) => partition.start(guard, starts),
             Call::HandBack { places, stopped } => partition.hand_back(guard, places, *stopped),
             Call::Census { .. } => partition.census(guard),
+            Call::Promote(slice) => partition.promote(now_ms, Some(guard), slice),
             Call::Forward(ids) => partition.forward(guard, ids),
             Call::Release => partition.release(guard),
         }
+    }
+
+    /// As [`crate::Connection::promote`].
+    pub fn promote(&mut self, keys: &PartitionKeys, slice: &[Delayed]) -> Answer {
+        let now_ms = self.now_ms;
+        self.partition(keys).promote(now_ms, None, slice)
     }
 
     /// As [`crate::Connection::absolve`].
@@ -256,7 +273,8 @@ impl Partition {
         match &self.meta {
             Some(meta) if meta.partitions != partitions => Err(meta.partitions),
             _ => {
-                self.meta = Some(Meta { partitions, limit: 0 });
+                let delayed_seq = self.meta.as_ref().map_or(0, |meta| meta.delayed_seq);
+                self.meta = Some(Meta { partitions, limit: 0, delayed_seq });
                 Ok(())
             }
         }

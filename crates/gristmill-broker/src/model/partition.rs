@@ -1,11 +1,13 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
+use crate::cancel::Asked;
+use crate::delayed::Member;
 use crate::settle::Emit;
-use crate::state::{JobState, StateLine};
+use crate::state::{JobState, Said, StateLine};
 use bytes::Bytes;
 use gristmill_job::{JobId, Key, Place, UnixMillis};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,9 +23,13 @@ pub(super) struct Partition {
     /// First envelopes of jobs that were replayed with another.
     pub(super) originals: BTreeMap<Place, Bytes>,
     pub(super) held: BTreeMap<Key, Hold>,
+    /// Jobs that their owner is asked to end.
+    pub(super) asked: VecDeque<Asked>,
     /// In order of death; a letter's id may be written once more, and then moves.
     pub(super) dead: BTreeSet<(UnixMillis, String)>,
     pub(super) dead_bodies: BTreeMap<String, Bytes>,
+    /// Jobs for later, by due time (ms) and member, each with the line it gets with its place.
+    pub(super) delayed: BTreeMap<(u64, Member), (Job, StateLine)>,
     pub(super) outbox: Stream<Emit>,
     pub(super) seen: BTreeMap<JobId, Mark>,
     /// Until when (ms) a call's repeat is known.
@@ -36,6 +42,8 @@ pub(super) struct Meta {
     pub(super) partitions: u16,
     /// Jobs; 0 is no limit.
     pub(super) limit: u64,
+    /// Jobs ever delayed.
+    pub(super) delayed_seq: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -82,9 +90,14 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Standing {
     Waiting(Place),
+    /// For later.
+    Delayed(Member),
     Applied,
     Stale,
     Discarded,
+    /// By whom, where that is known.
+    Cancelled(Option<Said>),
+    Expired,
     Dead(String),
 }
 
@@ -92,9 +105,13 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(place) => write!(f, "waiting {place}"),
+            Self::Delayed(member) => write!(f, "waiting {member}"),
             Self::Applied => f.write_str("applied"),
             Self::Stale => f.write_str("stale"),
             Self::Discarded => f.write_str("discarded"),
+            Self::Cancelled(Some(said)) => write!(f, "cancelled {said}"),
+            Self::Cancelled(None) => f.write_str("cancelled"),
+            Self::Expired => f.write_str("expired"),
             Self::Dead(letter) => write!(f, "dead {letter}"),
         }
     }

@@ -3,6 +3,7 @@
 use crate::both::{Both, id, key};
 use crate::given::{Given, rounded};
 use crate::plan::{IDS, KEYS};
+use gristmill_broker::delayed::Body;
 use gristmill_broker::inspect::PartitionView;
 use gristmill_broker::returned::Returned;
 use gristmill_broker::{Fence, Incarnation, JobState, StateLine};
@@ -39,6 +40,7 @@ pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
     stream(both)?;
     states(both)?;
     beside(both)?;
+    delayed(both)?;
     marks(both)?;
     lease(both)
 }
@@ -47,6 +49,7 @@ fn view(given: &Given, mut view: PartitionView) -> PartitionView {
     view.epoch = given.epoch(gristmill_broker::Epoch(view.epoch)).0;
     let left = Duration::from_millis(view.expires.0.saturating_sub(view.now.0));
     view.expires = UnixMillis(rounded(left).as_secs());
+    view.due = view.due.map(|due| UnixMillis(rounded(view.now.age_at(due)).as_secs()));
     view.now = UnixMillis(0);
     view.oldest = view.oldest.map(|_| UnixMillis(0));
     view
@@ -154,7 +157,57 @@ fn beside(both: &mut Both) -> Result<(), String> {
         real.map(|(key, held)| (key, hold(both, 0, &String::from_utf8_lossy(&held)))).collect();
     let model = both.model.held(&keys).into_iter();
     let model = model.map(|(key, held)| (key.as_bytes().to_vec(), hold(both, 1, &held))).collect();
-    agree("held keys", real, model)
+    agree("held keys", real, model)?;
+
+    let list = ask(both, &[b"LRANGE", keys.asked.as_bytes(), b"0", b"-1"])?;
+    let real: Vec<String> = items(&list)
+        .iter()
+        .map(|item| {
+            let item = String::from_utf8_lossy(bytes(item)).into_owned();
+            let (place, rest) = item.split_once(' ').unwrap_or_default();
+            format!("{} {rest}", shown(both, 0, place))
+        })
+        .collect();
+    let model = both.model.asked(&keys).into_iter().map(|asked| {
+        let (place, own, id) = (shown(both, 1, &asked.place.to_string()), asked.own_id, asked.id.to_string());
+        format!(
+            "{place} {} {} {id}{}",
+            u8::from(own),
+            id.len(),
+            String::from_utf8_lossy(asked.key.as_bytes())
+        )
+    });
+    agree("jobs that are asked for", real, model.collect())
+}
+
+/// Jobs for later, and how many there ever were.
+fn delayed(both: &mut Both) -> Result<(), String> {
+    let (keys, now) = (both.keys.clone(), both.model.now());
+    let left = |due: u64| rounded(now.age_at(UnixMillis(due))).as_secs();
+    let scores = ask(both, &[b"ZRANGE", keys.delayed.as_bytes(), b"0", b"-1", b"WITHSCORES"])?;
+    let bodies = pairs(both, &keys.delayed_bodies)?;
+    let mut real = Vec::new();
+    for pair in items(&scores).chunks(2) {
+        let member = bytes(&pair[0]).to_vec();
+        let body = Body::read(bodies.get(&member).cloned().unwrap_or_default().into());
+        let due = text(pair.get(1)).parse().unwrap_or_default();
+        real.push((member, left(due), body.key, body.envelope, body.line));
+    }
+    let model: Vec<_> = both
+        .model
+        .delayed(&keys)
+        .into_iter()
+        .map(|(member, due, job, line)| {
+            let line = if line == StateLine::default() { Vec::new() } else { line.write() };
+            let key = bytes::Bytes::copy_from_slice(job.key.as_bytes());
+            (member.as_bytes().to_vec(), left(due.0), key, job.envelope, line.into())
+        })
+        .collect();
+    agree("bodies of jobs for later", bodies.len(), model.len())?;
+    agree("jobs for later", real, model)?;
+    let seq = ask(both, &[b"HGET", keys.meta.as_bytes(), b"delayed_seq"])?;
+    let seq = seq.as_str().and_then(|seq| seq.parse().ok()).unwrap_or_default();
+    agree("jobs ever delayed", seq, both.model.delayed_seq(&keys))
 }
 
 fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {

@@ -91,8 +91,24 @@ pub(crate) enum Operation {
         turn: Option<u32>,
         job: Which,
     },
+    /// The nth of those for later.
+    CancelDelayed {
+        nth: usize,
+        window: Span,
+    },
+    /// Named by its id, or by another.
+    Cancel {
+        job: Which,
+        named: bool,
+        window: Span,
+    },
     Load {
         jobs: Vec<Which>,
+    },
+    /// Of no tenure; what that actor was told last, or whatever is there.
+    Promote {
+        who: Option<usize>,
+        count: usize,
     },
     SpoilEntity {
         key: u8,
@@ -110,8 +126,13 @@ impl Operation {
                 *ttl == Span::Moment
             }
             Self::Announce { ttl, .. } => *ttl == Some(Span::Moment),
+            Self::Enqueue { repeat_last_call, jobs, .. } => {
+                *repeat_last_call || jobs.iter().any(|job| job.due == When::In(Span::Moment))
+            }
             Self::Want { stands, .. } => *stands == Span::Moment,
-            Self::Discard { window, .. } => *window == Span::Moment,
+            Self::Discard { window, .. }
+            | Self::Cancel { window, .. }
+            | Self::CancelDelayed { window, .. } => *window == Span::Moment,
             Self::Call { call: Call::Settle { window, .. }, .. } => *window == Span::Moment,
             _ => false,
         }
@@ -145,6 +166,18 @@ pub(crate) struct Job {
     pub(crate) id: u8,
     pub(crate) own_id: bool,
     pub(crate) key: u8,
+    pub(crate) due: When,
+}
+
+/// When a job is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Now,
+    Past,
+    In(Span),
+    /// In two hours, as a time of the clock.
+    At,
+    Never,
 }
 
 #[derive(Debug, Clone)]
@@ -176,6 +209,11 @@ pub(crate) enum Call {
     /// Outbox entries counted from the oldest.
     Forward {
         entries: Vec<usize>,
+    },
+    /// What was named last, or whatever is there.
+    Promote {
+        go_on: bool,
+        count: usize,
     },
     Release,
 }
@@ -218,6 +256,8 @@ pub(crate) enum Verdict {
     Discard,
     Duplicate,
     Stale,
+    Cancelled,
+    Expired,
     Dead { letter: u8, at_ms: u64, hold: bool, acknowledged: bool },
 }
 
@@ -255,6 +295,10 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (proptest::option::weighted(0.2, (0..ACTORS, 0..3usize)), turn(), which())
             .prop_map(|(run, turn, job)| Operation::Absolve { run, turn, job }),
         2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
+        6 => (which(), proptest::bool::weighted(0.9), span())
+            .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
+        2 => (0..4usize, span()).prop_map(|(nth, window)| Operation::CancelDelayed { nth, window }),
+        3 => (proptest::option::of(who()), 1..5usize).prop_map(|(who, count)| Operation::Promote { who, count }),
         4 => (vec((0..LETTERS, names()), 1..4), span())
             .prop_map(|(letters, window)| Operation::Discard { letters, window }),
     ]
@@ -285,10 +329,13 @@ fn number() -> impl Strategy<Value = Number> {
 }
 
 fn enqueue() -> impl Strategy<Value = Operation> {
-    let job = (0..IDS, proptest::bool::weighted(0.6), 0..KEYS).prop_map(|(id, own_id, key)| Job {
+    let due = prop_oneof![60 => Just(When::Now), 12 => Just(When::In(Span::Moment)), 6 => Just(When::In(Span::Hour)),
+        2 => Just(When::Past), 2 => Just(When::At), 1 => Just(When::Never)];
+    let job = (0..IDS, proptest::bool::weighted(0.6), 0..KEYS, due).prop_map(|(id, own_id, key, due)| Job {
         id,
         own_id,
         key,
+        due,
     });
     let partitions = prop_oneof![15 => Just(1), 1 => Just(2u16)];
     (proptest::bool::weighted(0.1), partitions, vec(job, 1..4)).prop_map(
@@ -306,6 +353,7 @@ fn call() -> impl Strategy<Value = Call> {
         18 => vec((which(), turn(), how()), 1..4).prop_map(|starts| Call::Start { starts }),
         2 => Just(Call::Census),
         2 => vec(0..4usize, 0..3).prop_map(|entries| Call::Forward { entries }),
+        10 => (proptest::bool::weighted(0.7), 1..5usize).prop_map(|(go_on, count)| Call::Promote { go_on, count }),
         1 => Just(Call::Release),
     ]
 }
@@ -361,6 +409,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         3 => (0..5u32, span(), why(), vec(any::<u8>(), 0..6)).prop_map(
             |(attempts, delay, why, history)| Verdict::Retry { attempts, delay, why, history }),
         1 => prop_oneof![Just(Verdict::Discard), Just(Verdict::Duplicate), Just(Verdict::Stale)],
+        2 => prop_oneof![2 => Just(Verdict::Cancelled), 1 => Just(Verdict::Expired)],
         2 => (0..LETTERS, 0..3u64, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(
             |(letter, at_ms, hold, acknowledged)| Verdict::Dead { letter, at_ms, hold, acknowledged }),
     ]

@@ -33,12 +33,15 @@ pub(crate) struct Asking {
     pub(crate) permit: Arc<Permit>,
 }
 
+/// Heads in the order in which they wait.
+type Heads = VecDeque<(LaneId, Place)>;
+
 /// What there is of limits in a tenure.
 #[derive(Debug, Default)]
 pub(super) struct Limited {
     permits: BTreeMap<Place, (LaneId, Arc<Permit>)>,
     /// Heads that wait, by kind, in turn.
-    waiting: BTreeMap<&'static str, (Arc<Gate>, VecDeque<(LaneId, Place)>)>,
+    waiting: BTreeMap<&'static str, (Arc<Gate>, Heads)>,
     to_ask: Vec<Asking>,
 }
 

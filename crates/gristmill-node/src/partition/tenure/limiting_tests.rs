@@ -69,7 +69,7 @@ fn started(actions: Vec<Action>) -> Vec<Run> {
 fn job(seq: u64, kind: &str, key: &str) -> Entry {
     let job = NewJob::from_bytes(kind, key, vec![1], ContentType::Json).unwrap();
     let job = job.encode(UnixMillis(0), JobLimits::default()).unwrap();
-    Entry { envelope: job.envelope.into(), ..stage::entry(seq, key) }
+    Entry { envelope: job.envelope, ..stage::entry(seq, key) }
 }
 
 #[test]
