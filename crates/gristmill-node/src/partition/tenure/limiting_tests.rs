@@ -144,7 +144,10 @@ fn a_partition_that_is_left_while_one_asks_runs_nothing_and_keeps_no_slot() {
     let released = |actions: &[Action]| {
         actions.iter().any(|action| matches!(action, Action::Send(_, call) if **call == Call::Release))
     };
-    played.tell(Event::Answered(3, Ok(Answer::Claimed(Vec::new()))));
+    let nothing = super::super::promoting_tests::slice(0, Vec::new(), None);
+    for (number, answer) in [(3, nothing), (4, Answer::Claimed(Vec::new()))] {
+        played.tell(Event::Answered(number, Ok(answer)));
+    }
     assert!(
         !released(&played.tell(Event::Yield(Why::Handover))),
         "it is not known yet whether it holds a slot"
@@ -162,7 +165,6 @@ fn waiting_lanes_are_parked_where_they_fill_the_window() {
     let first = started(played.serves(jobs)).remove(0);
     let asking = played.pulls(first).remove(0);
     played.says(asking, Some(Admitted::Until(Duration::from_secs(60))));
-    played.tell(Event::Answered(3, Ok(Answer::Claimed(Vec::new()))));
     assert_eq!(played.tenure.lanes.jobs(), 10, "the window is full");
     played.now += Duration::from_millis(60);
     played.tell(Event::Tick);

@@ -10,7 +10,7 @@ use std::time::Duration;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// An answer at 10 s after 1970: so many moved, these are due, the next so much later.
-pub(super) fn slice(moved: u64, due: Vec<Member>, next: Option<Duration>) -> Answer {
+pub(crate) fn slice(moved: u64, due: Vec<Member>, next: Option<Duration>) -> Answer {
     let now = UnixMillis(10_000);
     let next = next.map(|later| UnixMillis(now.0 + later.as_millis() as u64));
     Answer::Promoted(Promoted { moved, late: Duration::ZERO, lost: 0, due, next, now })
