@@ -103,6 +103,13 @@ pub fn rate_of_key(queue: &QueueName, kind: &str, key: &[u8]) -> Vec<u8> {
     name
 }
 
+/// Hash of a queue: `queue`, `kind:<kind>` or `key:<key>` to `<since ms> <until ms, 0 = none> <who>/<why>`. Written by `pause`,
+/// removed by `resume`, and by whoever meets one whose end has come.
+#[must_use]
+pub fn paused(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:paused")
+}
+
 /// The keys of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionKeys {

@@ -5,6 +5,7 @@ use crate::counters::Counters;
 use crate::lease_manager::{self, Message as ToManager};
 use crate::limits::gate::Gate;
 use crate::partition::Message as ToPartition;
+use crate::partition::pauses::Board;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{End, Event};
 use crate::worker::run_queue::{Hung, lock};
@@ -13,9 +14,11 @@ use gristmill_broker::announce::Member;
 use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::pause::Pause;
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
 use gristmill_job::QueueName;
 use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::node::QueuePauses;
 use gristmill_telemetry::events::node::SlotLost;
 use ractor::ActorRef;
 use std::collections::HashMap;
@@ -47,6 +50,8 @@ struct Lease {
 pub(crate) struct Heartbeat {
     rhythm: Rhythm,
     leases: Mutex<HashMap<(QueueName, u16), Lease>>,
+    /// What is paused, by queue.
+    pauses: HashMap<QueueName, Arc<Board>>,
     draining: AtomicBool,
     /// Beat at once: something the others should know has changed.
     soon: Notify,
@@ -64,8 +69,10 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     pub(crate) fn new(rhythm: Rhythm, counters: Arc<Counters>, telemetry: Telemetry) -> Self {
+        let pauses = rhythm.queues.iter().map(|queue| (queue.clone(), Arc::default())).collect();
         Self {
             rhythm,
+            pauses,
             leases: Mutex::default(),
             draining: AtomicBool::new(false),
             soon: Notify::new(),
@@ -105,6 +112,27 @@ impl Heartbeat {
     pub(crate) fn register_manager(&self, manager: ActorRef<ToManager>) {
         *lock(&self.manager) = Some(manager);
         self.soon.notify_one();
+    }
+
+    /// The pauses of a queue that is served.
+    pub(crate) fn pauses(&self, queue: &QueueName) -> Option<&Arc<Board>> {
+        self.pauses.get(queue)
+    }
+
+    /// What is paused was heard; the partitions are told where it is otherwise than before.
+    fn hear_pauses(&self, queue: &QueueName, asked: Instant, pauses: &[Pause]) {
+        let Some(board) = self.pauses(queue) else { return };
+        if board.hear(asked, pauses) {
+            for lease in lock(&self.leases).values().filter(|lease| lease.shared.queue == *queue) {
+                lease.shared.cast(ToPartition::Pauses(board.now()));
+            }
+            let targets = pauses.iter().map(|pause| pause.target.to_string()).collect::<Vec<_>>().join(", ");
+            self.telemetry.tell(&QueuePauses {
+                queue: queue.as_str(),
+                pauses: pauses.len() as u64,
+                targets: &targets,
+            });
+        }
     }
 
     /// Renews this lease from now on. It was granted to a call sent at `sent`.
@@ -315,10 +343,15 @@ impl Heartbeat {
         let draining = self.draining.load(Ordering::SeqCst);
         for queue in &self.rhythm.queues {
             let Rhythm { incarnation, kinds, .. } = &self.rhythm;
-            let announced = connection.announce(queue, incarnation, ttl, draining, kinds).await;
+            let asked = Instant::now();
+            let announced = connection.announce_and_hear(queue, incarnation, ttl, draining, kinds).await;
             let manager = lock(&self.manager).clone();
-            if let (Ok(members), Some(manager)) = (announced, manager) {
+            let Ok((members, pauses)) = announced else { continue };
+            if let Some(manager) = manager {
                 tell(&manager, queue, members);
+            }
+            if let Some(pauses) = pauses {
+                self.hear_pauses(queue, asked, &pauses);
             }
         }
     }

@@ -217,6 +217,7 @@ metrics! {
     queue_oldest_ready_age_seconds: Gauge [queue] from MONITOR, &[], "Age of the oldest job that nobody has claimed; 0 where there is none.";
     queue_oldest_in_flight_age_seconds: Gauge [queue] from MONITOR, &[], "How long the oldest claim has stood; 0 where there is none.";
     key_blocked_max_age_seconds: Gauge [queue] from MONITOR, &[], "How long a key has waited for a person, or for a job that is tried again, at most.";
+    queue_paused_age_seconds: Gauge [queue, what] from MONITOR, &[], "How long the queue, a kind of it or a key of it has been paused, at most; 0 where none is.";
     queue_delayed_overdue_seconds: Gauge [queue] from MONITOR, &[], "How long the first job for later has been due without being ready; 0 where none is.";
     queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued; one for later counts once it is due.";
     queue_jobs_settled_total: Counter [queue] from MONITOR, &[], "Jobs that left the queue: done, or dead letters.";

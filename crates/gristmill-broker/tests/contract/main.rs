@@ -16,6 +16,7 @@
 //! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `cancel`: jobs that a person takes back, and jobs that expired.
+//! * `pause`: what people pause, and until when.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
@@ -34,6 +35,7 @@ mod late;
 mod limits;
 mod look;
 mod memory;
+mod pause;
 mod people;
 mod people_model;
 mod replies;

@@ -34,7 +34,7 @@ impl State {
                 tokio::time::sleep(pause).await;
             }
             let connection = around.line_of(partition).connected().await;
-            let outcome = loop {
+            let mut outcome = loop {
                 let sent = Instant::now();
                 let acquire = Acquire {
                     queue: &queue,
@@ -55,7 +55,16 @@ impl State {
                     Err(error) => break Err(error),
                 }
             };
-            let _ = myself.cast(Message::Acquired(request, Box::new(AcquireAnswer { before, outcome })));
+            // Before anything starts it is known what is paused; without that the lease is of no use.
+            let (asked, mut pauses) = (Instant::now(), None);
+            if let Ok((Acquired::Granted(_), connection, _)) = &outcome {
+                match connection.pauses(&queue.name).await {
+                    Ok((_, all)) => pauses = Some((asked, all)),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            let answer = AcquireAnswer { before, outcome, pauses };
+            let _ = myself.cast(Message::Acquired(request, Box::new(answer)));
         });
     }
 

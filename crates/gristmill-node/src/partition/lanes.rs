@@ -7,6 +7,7 @@
 //!     │ └─ granted ─ Alone          └─▶ Ready                   ▼
 //!     │ not here                                             Backoff ── due ──▶ Ready
 //!     └──────▶ Loading ──▶ Ready        a dead letter that holds its key ──▶ Held ── a person ──▶ Ready
+//!                            Ready, where its kind or key is paused ──▶ Paused ── resumed ──▶ Ready
 //! ```
 //!
 //! One job of a key runs at a time; a failing head blocks its lane and no other. A lane is `Blocked` while a run of an
@@ -66,6 +67,8 @@ pub(crate) enum Head {
     Held,
     /// The limit of its kind lets no more begin for now.
     Limited,
+    /// A person has paused its kind or its key.
+    Paused,
 }
 
 impl Head {
@@ -153,7 +156,7 @@ impl Lane {
     fn is_parked(&self, memory: Memory, now: Instant) -> bool {
         match self.state {
             Head::Backoff { until } => until > now + memory.longest_wait,
-            Head::Held => true,
+            Head::Held | Head::Paused => true,
             _ => false,
         }
     }

@@ -15,13 +15,15 @@
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
 //! `promoting` how jobs for later become ready, `looking` what is learned beside the claims, `serving` what happens while all
-//! is well and how a partition is left, `cancelling` what a person takes back, `starting` from a head to its run, `limiting`
-//! what a limit of its kind does to that, `settling` from a run to its verdict's answer.
+//! is well and how a partition is left, `cancelling` what a person takes back, `pausing` what a person stops,
+//! `starting` from a head to its run, `limiting` what a limit of its kind does to that, `settling` from a
+//! run to its verdict's answer.
 
 mod cancelling;
 mod events;
 mod limiting;
 mod looking;
+mod pausing;
 mod promoting;
 mod recovery;
 mod serving;
@@ -33,6 +35,7 @@ pub(crate) use limiting::Asking;
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};
+use crate::partition::pauses::Pauses;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Refusal, Settle};
@@ -108,6 +111,7 @@ pub(crate) struct Tenure {
     looking: looking::Looking,
     promoting: promoting::Promoting,
     cancelling: cancelling::Cancelling,
+    pauses: Arc<Pauses>,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -179,6 +183,7 @@ impl Tenure {
             looking: looking::Looking::default(),
             promoting: promoting::Promoting::default(),
             cancelling: cancelling::Cancelling::default(),
+            pauses: Arc::default(),
             job_bytes: None,
         }
     }
@@ -214,6 +219,7 @@ impl Tenure {
                 }
             }
             Event::Yield(why) => self.give_up(why, now, actions),
+            Event::Pauses(pauses) => self.pauses(pauses, now, actions),
             Event::Acquired(answer) => self.acquired(answer, now, actions),
             Event::Answered(number, result) => self.answered(number, result, now, actions),
             Event::Ended(ended) => {

@@ -43,6 +43,10 @@ events! {
     QueueDiffers "queue.differs" ERROR "gristmill_node" "the queue was made with another number of partitions; this node cannot serve it"
         { queue: show, partitions: str, configured: num }
         {}
+    /// Something of a queue is paused, or no more.
+    QueuePauses "queue.pauses" INFO "gristmill_node" "what is paused of a queue has changed"
+        { queue: str, pauses: num, targets: str }
+        {}
     /// A lease could not be asked for.
     AcquireFailed "lease.acquire_failed" WARN "gristmill_node" "acquire failed"
         { queue: show, partition: num, error: show }

@@ -74,7 +74,7 @@ impl Lanes {
             self.close(id);
         } else if state == Head::Loading {
             self.next_head(id, now);
-        } else if state == Head::Held {
+        } else if matches!(state, Head::Held | Head::Paused) {
             self.park(id);
         }
     }

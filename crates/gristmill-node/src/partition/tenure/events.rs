@@ -2,6 +2,7 @@
 
 use super::limiting::Asking;
 use crate::partition::lanes::{LaneId, Memory};
+use crate::partition::pauses::Pauses;
 use crate::partition::policy::Policy;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
@@ -43,6 +44,8 @@ pub(crate) enum Event {
     Serve,
     /// The lease manager, or another node's wish, wants it given up.
     Yield(Why),
+    /// This is paused, and nothing else.
+    Pauses(Arc<Pauses>),
     /// Acquire was answered.
     Acquired(Result<Epoch, ()>),
     /// A numbered call was answered, or not.
@@ -103,6 +106,8 @@ pub(crate) enum Action {
     Unstarted(usize),
     /// The run of the job at this place is to stop: one that has not started comes back as `NotStarted`, one that runs is asked.
     Cancel(Place),
+    /// Runs that have not started come back as `NotStarted`, and may be started again.
+    Recall,
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.

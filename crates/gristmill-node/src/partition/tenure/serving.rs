@@ -68,8 +68,12 @@ impl Tenure {
             self.outbox = Outbox::UnderWay { more: false };
             actions.push(Action::Forward);
         }
-        self.make_room(now, actions);
-        let count = self.room();
+        let count = if self.pauses.queue() {
+            0
+        } else {
+            self.make_room(now, actions);
+            self.room()
+        };
         if (self.news || self.rung.is_some()) && !self.claiming && count > 0 {
             self.claiming = true;
             (self.news, self.rung) = (false, None);

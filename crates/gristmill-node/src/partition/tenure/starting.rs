@@ -26,9 +26,17 @@ pub(super) struct Alone {
 impl Tenure {
     /// Starts every head that is ready.
     pub(super) fn start_heads(&mut self, now: Now, actions: &mut Vec<Action>) {
+        // Nothing of it starts, and its lanes need not be looked at.
+        if self.pauses.queue() {
+            return;
+        }
         let (mut runs, mut first_runs) = (Vec::new(), 0);
         while let Some((lane, job)) = self.lanes.start_next() {
             let job = if self.is_cancelled(job.entry.place) { self.with_cancel(job) } else { job };
+            if self.is_paused(&job) {
+                self.pause(lane);
+                continue;
+            }
             let Ok(permit) = self.may_ask(lane, &job, now, actions) else { continue };
             let asks = |first| Run { first: Some(first), ..self.run(lane, &job, None) };
             match Way::of(&job, &self.bounds.policy, &self.node, now.instant) {
@@ -61,7 +69,8 @@ impl Tenure {
     /// A run holds its slot and would begin: what comes first is written. So no more is marked than runs (V33), and no more
     /// acknowledged than would be lost with this process.
     pub(super) fn asked(&mut self, lane: LaneId, job: &LaneJob, first: First, slot: Arc<Slot>, now: Now) {
-        if self.phase != Phase::Serving || !now.trusted || self.is_cancelled(job.entry.place) {
+        let stopped = self.is_cancelled(job.entry.place) || self.is_paused(job);
+        if self.phase != Phase::Serving || !now.trusted || stopped {
             self.lanes.not_run(lane, now.instant);
             return;
         }

@@ -34,6 +34,8 @@ struct Faults {
     limits: bool,
     /// A person cancels jobs of one key.
     cancels: bool,
+    /// A person pauses the queue, a kind, a key, and resumes them.
+    pauses: bool,
 }
 
 impl World {
@@ -170,8 +172,10 @@ impl World {
             acts: false,
             limits: false,
             cancels: false,
+            pauses: false,
         };
         self.late.clear();
+        self.pauses = Arc::default();
         for node in &mut self.nodes {
             node.stopped = false;
         }
@@ -225,6 +229,7 @@ const NONE: Faults = Faults {
     acts: false,
     limits: false,
     cancels: false,
+    pauses: false,
 };
 
 fn simulate(faults: Faults) {
@@ -308,6 +313,7 @@ fn everything_at_once() {
         acts: true,
         limits: false,
         cancels: false,
+        pauses: true,
     });
 }
 
@@ -387,6 +393,23 @@ fn runs_that_hang_and_people_who_act() {
     simulate(Faults { lost: true, reconnect: true, dies: true, handover: true, acts: true, ..hangs });
     simulate(Faults { expiry: true, crash: true, asks: true, ..hangs });
     poisoned(&[(1, 2)], Faults { handover: true, lost: true, acts: true, ..hangs });
+}
+
+#[test]
+fn what_is_paused_does_not_start_and_goes_on_in_order_once_it_is_resumed() {
+    let pauses = Faults { pauses: true, ..NONE };
+    simulate(pauses);
+    simulate(Faults { retry: true, dies: true, acts: true, handover: true, ..pauses });
+    simulate(Faults {
+        lost: true,
+        reconnect: true,
+        retry: true,
+        crash: true,
+        expiry: true,
+        hangs: true,
+        ..pauses
+    });
+    simulate_few(Faults { cancels: true, lost: true, retry: true, handover: true, ..pauses });
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! What may happen next in the world: one small step each, in any order.
 
 use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
+use crate::partition::pauses::Pauses;
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
 use gristmill_broker::admit::Admitted;
 use gristmill_broker::cancel::{Cancel, Stands};
 use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::pause::{Pause, Target};
 use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::skip::{Skip, WaitsFor};
 use gristmill_broker::state::Said;
@@ -96,6 +98,9 @@ impl World {
             self.tell(n, Event::Ended(vec![ended(run, Ran::Asks(first, slot))]));
             return;
         }
+        // One whose mark is written has begun.
+        let stopped = self.nodes[n].pauses.stop(&run.entry.key, &run.entry.envelope, 1 << 20);
+        assert!(!stopped || run.slot.is_some() || run.alone, "started although paused: {run:?}");
         let mut alive = self.nodes[n].running.iter().chain(&self.nodes[n].hung);
         let beside = alive.find(|other| other.entry.key == run.entry.key);
         assert!(beside.is_none(), "two runs of {} in one process: {beside:?} and {run:?}", run.entry.key);
@@ -141,6 +146,9 @@ impl World {
         if self.faults.acts {
             self.act();
         }
+        if self.faults.pauses {
+            self.pause_some();
+        }
         if self.faults.cancels {
             self.cancel_one();
         }
@@ -170,6 +178,20 @@ impl World {
             format!("{:?}", self.model.release_key(&self.keys, &key, Some(place)))
         };
         self.log.push(format!("{now} a person acts on {place}: {done}"));
+    }
+
+    /// Other things are paused than before, or none.
+    fn pause_some(&mut self) {
+        let mut all = Vec::new();
+        let key = gristmill_job::Key::new("key1").unwrap();
+        for (odds, target) in [(4, Target::Queue), (2, Target::Kind("k".into())), (2, Target::Key(key))] {
+            if self.rng.one_in(odds) {
+                let (since, said) = (gristmill_job::UnixMillis(self.now), Said::default());
+                all.push(Pause { target, since, until: None, said });
+            }
+        }
+        self.pauses = std::sync::Arc::new(Pauses::of(&all));
+        self.log.push(format!("{} a person pauses {all:?}", self.now));
     }
 
     /// A job of the key whose ids are its producer's is taken back, wherever it stands.
@@ -254,6 +276,11 @@ impl World {
             Renewed::Ok { changes, due, .. } => {
                 self.nodes[n].trusted_until = self.now + TRUST;
                 self.tell(n, Event::Renewed { wanted, changes, due });
+                if self.nodes[n].pauses != self.pauses {
+                    let pauses = self.pauses.clone();
+                    self.nodes[n].pauses = pauses.clone();
+                    self.tell(n, Event::Pauses(pauses));
+                }
             }
             Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
             Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),

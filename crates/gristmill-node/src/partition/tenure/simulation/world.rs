@@ -4,6 +4,7 @@ use super::Faults;
 use crate::limits::Limits;
 use crate::limits::gate::Gate;
 use crate::partition::lanes::{LaneId, Memory};
+use crate::partition::pauses::Pauses;
 use crate::partition::policy::{Policy, Rules};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
@@ -65,6 +66,8 @@ pub(super) struct SimNode {
     pub(super) orphans: Vec<(Fence, u32, Place)>,
     /// Runs that were asked to stop, by place.
     pub(super) asked_to_stop: HashSet<Place>,
+    /// What it has heard to be paused.
+    pub(super) pauses: Arc<Pauses>,
     pub(super) wake_at: Option<u64>,
     pub(super) stopped: bool,
 }
@@ -96,6 +99,8 @@ pub(super) struct World {
     pub(super) failed_over: bool,
     /// Jobs that a person cancelled, by id.
     pub(super) cancelled: HashSet<String>,
+    /// What a person has paused.
+    pub(super) pauses: Arc<Pauses>,
     pub(super) log: Vec<String>,
 }
 
@@ -140,6 +145,7 @@ impl World {
             kills: 0,
             failed_over: false,
             cancelled: HashSet::new(),
+            pauses: Arc::default(),
             log: Vec::new(),
         };
         for n in 0..2 {
@@ -198,6 +204,7 @@ impl World {
             slots: Vec::new(),
             orphans: Vec::new(),
             asked_to_stop: HashSet::new(),
+            pauses: Arc::default(),
             wake_at: None,
             stopped: false,
         }
@@ -238,6 +245,7 @@ impl World {
                     node.answers.clear();
                     back.append(&mut node.queued);
                 }
+                Action::Recall => back.append(&mut node.queued),
                 Action::Withdraw => {
                     node.gate = None;
                     back.append(&mut node.queued);
@@ -333,6 +341,9 @@ impl World {
                 node.answered = 0;
                 node.trusted_until = self.now + TRUST;
                 self.tell(n, Event::Acquired(Ok(epoch)));
+                let pauses = self.pauses.clone();
+                self.nodes[n].pauses = pauses.clone();
+                self.tell(n, Event::Pauses(pauses));
             }
             _ => self.tell(n, Event::Acquired(Err(()))),
         }
