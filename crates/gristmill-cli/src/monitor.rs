@@ -21,7 +21,9 @@ use crate::settings::Settings;
 use crate::telemetry::{SHORT, Told};
 use autoscale::Autoscale;
 use gristmill_broker::look::{Look, PARTITIONS};
+use gristmill_broker::pause::{Pause, Target};
 use gristmill_broker::{CallError, Connection, Link, QueueDefinition, RedisConfig};
+use gristmill_job::UnixMillis;
 use gristmill_telemetry::events::others::{LookFailed, MonitorReady};
 use gristmill_telemetry::metrics::{Metrics, Role};
 use gristmill_telemetry::{Stage, Telemetry};
@@ -168,6 +170,8 @@ struct Seen {
     look: Look,
     serving: u64,
     draining: u64,
+    pauses: Vec<Pause>,
+    now: UnixMillis,
 }
 
 async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, CallError> {
@@ -179,11 +183,22 @@ async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, 
     let (now, members) = connection.members(&queue.name).await?;
     let living = members.iter().filter(|member| member.expires > now);
     let draining = living.clone().filter(|member| member.draining).count() as u64;
-    Ok(Seen { look, serving: living.count() as u64 - draining, draining })
+    let serving = living.count() as u64 - draining;
+    let (now, pauses) = connection.pauses(&queue.name).await?;
+    Ok(Seen { look, serving, draining, pauses, now })
 }
 
 fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
-    let Seen { look, serving, draining } = seen;
+    let Seen { look, serving, draining, pauses, now } = seen;
+    for what in ["queue", "kind", "key"] {
+        let is_it = |pause: &&Pause| match pause.target {
+            Target::Queue => what == "queue",
+            Target::Kind(_) => what == "kind",
+            Target::Key(_) => what == "key",
+        };
+        let longest = pauses.iter().filter(is_it).map(|pause| pause.since.age_at(*now)).max();
+        metrics.queue_paused_age_seconds.with(&[queue, what]).set(longest.unwrap_or_default().as_secs_f64());
+    }
     for (state, jobs) in [
         ("ready", look.ready()),
         ("in_flight", look.in_flight()),
@@ -220,6 +235,7 @@ fn forget(metrics: &Metrics, is_there: impl Fn(&str) -> bool) {
     metrics.queue_delayed_overdue_seconds.retain(kept);
     metrics.queue_jobs_enqueued_total.retain(kept);
     metrics.queue_jobs_settled_total.retain(kept);
+    metrics.queue_paused_age_seconds.retain(kept);
     metrics.queue_partitions.retain(kept);
     metrics.queue_nodes.retain(kept);
 }

@@ -20,6 +20,7 @@ mod doorbell;
 mod heartbeat;
 mod keeper;
 mod lease_manager;
+mod limits;
 pub mod node;
 mod partition;
 mod promotions;
