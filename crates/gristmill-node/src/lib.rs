@@ -23,6 +23,7 @@ mod lease_manager;
 mod limits;
 pub mod node;
 mod partition;
+mod promotions;
 #[cfg(test)]
 mod stage;
 mod supervisor;

@@ -167,6 +167,7 @@ impl Node {
             doorbell: doorbell.clone(),
             runs: runs.clone(),
             alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT, telemetry.clone())),
+            promotions: crate::promotions::Promotions::default(),
             counters: counters.clone(),
             telemetry: telemetry.clone(),
             lease_ttl: config.lease_ttl,

@@ -140,6 +140,7 @@ impl Actor for Partition {
         around.heartbeat.drop_lease(&shared);
         around.doorbell.listen(&shared, None);
         around.alone.over(&shared);
+        around.promotions.over(&shared);
         drop(around.runs.withdraw(&shared));
         // Before the look at what has ended: who tells after it must wake this actor, not the one before.
         shared.register(myself.clone());
@@ -308,6 +309,8 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::AskPromote => self.around.promotions.ask(&self.shared, self.machine.epoch()),
+                Action::PromoteOver => self.around.promotions.over(&self.shared),
                 Action::Promoted { moved, late, lost } => self.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.ran(runs),
@@ -389,6 +392,7 @@ impl State {
         self.shared.open_gate(None);
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
+        self.around.promotions.over(&self.shared);
         self.line = None;
         self.withdraw(|_| true);
     }

@@ -233,6 +233,7 @@ impl Tenure {
                 }
             }
             Event::Bell => self.promoting.look(),
+            Event::MayPromote => self.may_promote(actions),
             Event::Renewed { wanted, changes, due } => {
                 self.heard(changes);
                 self.promoting.told(due, now);

@@ -63,6 +63,8 @@ pub(crate) enum Event {
     },
     /// Another job for later may be the first.
     Bell,
+    /// It is this partition's turn to promote a slice.
+    MayPromote,
     /// The tenure cannot go on.
     Lost(End),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
@@ -120,6 +122,10 @@ pub(crate) enum Action {
     Idle { end: Option<End>, released: bool },
     /// A tenure ended and the next begins.
     Ended(End),
+    /// Ask for a turn to promote a slice; `MayPromote` answers.
+    AskPromote,
+    /// The turn is over.
+    PromoteOver,
     /// So many jobs for later became ready, the latest so late; so many had no body any more.
     Promoted { moved: u64, late: Duration, lost: u64 },
     /// So many jobs were done.

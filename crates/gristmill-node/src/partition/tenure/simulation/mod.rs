@@ -86,6 +86,10 @@ impl World {
             return;
         }
         self.step_alone(n);
+        if self.nodes[n].asks_promote && self.rng.one_in(3) {
+            self.nodes[n].asks_promote = false;
+            self.tell(n, Event::MayPromote);
+        }
         if self.rng.one_in(40) {
             self.step_person();
         }

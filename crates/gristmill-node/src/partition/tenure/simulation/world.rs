@@ -60,6 +60,8 @@ pub(super) struct SimNode {
     pub(super) gate: Option<Epoch>,
     /// The job that asked to run alone, and whether it may.
     pub(super) alone: Option<(Place, bool)>,
+    /// It waits for its turn to promote.
+    pub(super) asks_promote: bool,
     /// Slots that were taken for runs that have not begun.
     pub(super) slots: Vec<Weak<Slot>>,
     /// Runs that may be charged with a death that did not happen.
@@ -201,6 +203,7 @@ impl World {
             hung: Vec::new(),
             gate: None,
             alone: None,
+            asks_promote: false,
             slots: Vec::new(),
             orphans: Vec::new(),
             asked_to_stop: HashSet::new(),
@@ -239,6 +242,7 @@ impl World {
                 Action::Drop => {
                     node.gate = None;
                     node.fence = None;
+                    node.asks_promote = false;
                     node.trusted_until = 0;
                     // The line is gone: what it had sent executes late or never.
                     self.late.extend(node.requests.drain(..));
@@ -273,6 +277,7 @@ impl World {
                     assert!(node.alone.is_none(), "two of one partition ask to be alone");
                     node.alone = Some((place, false));
                 }
+                Action::AskPromote => node.asks_promote = true,
                 Action::AloneOver => node.alone = None,
                 Action::Orphaned { place, turn, epoch } => {
                     let fence = Fence { incarnation: node.incarnation.clone(), epoch };
@@ -286,6 +291,7 @@ impl World {
                 | Action::Forward
                 | Action::Idle { .. }
                 | Action::Ended(_)
+                | Action::PromoteOver
                 | Action::Promoted { .. }
                 | Action::Done(_)
                 | Action::Ran(_)
