@@ -22,6 +22,7 @@
 //! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
+//! | `limits_hold_across_the_fleet` | no more run at a time, or in a stretch of time, than the limit says, whoever dies or pauses; no slot leaks; a flooded queue keeps no other waiting |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
 //! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server),
@@ -101,6 +102,7 @@ mod failures_come_together;
 mod index;
 mod jobs_come_when_due;
 mod keys_stay_in_order;
+mod limits_hold_across_the_fleet;
 mod no_job_is_lost;
 mod one_owner_per_partition;
 mod redis_may_fail;

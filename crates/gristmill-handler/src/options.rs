@@ -1,6 +1,6 @@
 //! What may be said about a kind when it is registered.
 
-use gristmill_job::RetryPolicy;
+use gristmill_job::{Limit, Rate, RetryPolicy};
 use std::time::Duration;
 
 /// A kind's own retry policy, limits, and what becomes of an interrupted run. What is not said is the queue's.
@@ -20,6 +20,7 @@ pub struct KindOptions {
     pub(crate) crash_budget: Option<u32>,
     retry: Option<RetryPolicy>,
     pub(crate) expires_in: Option<Duration>,
+    limit: Limit,
     soft_limit: Option<Duration>,
     hard_limit: Option<Duration>,
     /// Soft and hard, where the handler keeps them itself.
@@ -46,6 +47,28 @@ impl KindOptions {
     pub fn expires_in(mut self, limit: Duration) -> Self {
         self.expires_in = Some(limit);
         self
+    }
+
+    /// At most so many runs of this kind at a time, in each queue, on all nodes together; 1 to 100000. Costs two calls of Redis
+    /// for each run.
+    #[must_use]
+    pub fn max_running(mut self, runs: u32) -> Self {
+        self.limit.max_running = Some(runs);
+        self
+    }
+
+    /// At most so many runs of this kind in a stretch of time, in each queue, on all nodes together: of the kind, or of each
+    /// key ([`Rate::per_key`]). Costs a call of Redis for each run.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.limit.rate = Some(rate);
+        self
+    }
+
+    /// What was said of limits across the fleet.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        self.limit
     }
 
     /// After so long a run is asked to finish tidily (`Context::cancelled`).
@@ -125,6 +148,7 @@ impl KindOptions {
                 Some("a kind whose jobs expire at once never runs")
             }
             _ if self.crash_budget == Some(0) => Some("a crash budget must be at least 1"),
+            _ if self.limit.fault().is_some() => self.limit.fault(),
             _ if self.review && self.at_most_once => Some(
                 "`at_most_once` and `review` exclude each other: a job that was acknowledged before its run never \
                  comes back to a person",

@@ -3,6 +3,7 @@
 
 use crate::counters::Counters;
 use crate::lease_manager::{self, Message as ToManager};
+use crate::limits::gate::Gate;
 use crate::partition::Message as ToPartition;
 use crate::partition::pauses::Board;
 use crate::partition::shared::Shared;
@@ -10,6 +11,7 @@ use crate::partition::tenure::{End, Event};
 use crate::worker::run_queue::{Hung, lock};
 use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
+use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::pause::Pause;
@@ -17,6 +19,7 @@ use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusa
 use gristmill_job::QueueName;
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::node::QueuePauses;
+use gristmill_telemetry::events::node::SlotLost;
 use ractor::ActorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +60,7 @@ pub(crate) struct Heartbeat {
     counters: Arc<Counters>,
     telemetry: Telemetry,
     watch: OnceLock<Arc<Watch>>,
+    gates: OnceLock<Vec<Arc<Gate>>>,
     /// The hung runs that Redis may know of.
     named: Mutex<Vec<(QueueName, HungRun)>>,
     /// The node cannot go on: nothing is renewed any more.
@@ -77,6 +81,7 @@ impl Heartbeat {
             counters,
             telemetry,
             watch: OnceLock::new(),
+            gates: OnceLock::new(),
             named: Mutex::default(),
             halted: AtomicBool::new(false),
         }
@@ -148,6 +153,16 @@ impl Heartbeat {
         self.soon.notify_one();
     }
 
+    /// How long a grant is trusted, from when it was asked for.
+    pub(crate) fn trust(&self) -> Duration {
+        self.rhythm.ttl.saturating_sub(self.rhythm.margin)
+    }
+
+    /// Keeps the slots that runs hold behind these gates; said before [`Heartbeat::start`].
+    pub(crate) fn keep_slots(&self, gates: Vec<Arc<Gate>>) {
+        let _ = self.gates.set(gates);
+    }
+
     /// Whether this node leaves.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
@@ -191,6 +206,7 @@ impl Heartbeat {
                 let renewed = tokio::time::timeout(limit, self.renew(&connection)).await;
                 // Where nothing is answered, the next renewal comes before everything else.
                 if renewed == Ok(true) {
+                    let _ = tokio::time::timeout(limit, self.keep(&connection)).await;
                     let _ = tokio::time::timeout(limit, self.announce(&connection, self.rhythm.ttl)).await;
                 }
             }
@@ -258,6 +274,26 @@ impl Heartbeat {
             }
         }
         true
+    }
+
+    /// Prolongs the slots of limited kinds. One that is lost is told once; its run goes on.
+    async fn keep(&self, connection: &Connection) {
+        for gate in self.gates.get().into_iter().flatten() {
+            for permits in gate.held().chunks(MAX_JOBS_PER_CALL) {
+                let held: Vec<_> = permits.iter().map(|permit| permit.held()).collect();
+                let Rhythm { incarnation, ttl, .. } = &self.rhythm;
+                let sent = Instant::now();
+                let kept = connection.keep(&gate.queue, gate.kind, incarnation, *ttl, &held).await;
+                for (permit, kept) in permits.iter().zip(kept.unwrap_or_default()) {
+                    if kept {
+                        permit.kept(sent + self.trust());
+                    } else if permit.lost() {
+                        let (queue, kind) = (gate.queue.as_str(), gate.kind);
+                        self.telemetry.tell(&SlotLost { queue, kind, job: permit.job() });
+                    }
+                }
+            }
+        }
     }
 
     /// A renewal may come back after its tenure ended; it must not bring trust to the next one.

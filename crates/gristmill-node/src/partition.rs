@@ -56,6 +56,8 @@ pub(crate) enum Message {
     Acquired(u64, Box<AcquireAnswer>),
     /// Runs have ended; see [`Shared::take_ended`].
     Ended,
+    /// The limit of a kind lets a lane of it ask.
+    Opened,
     /// The doorbell rang.
     Rung(Place),
     /// The bell of jobs for later rang.
@@ -138,6 +140,7 @@ impl Actor for Partition {
         around.heartbeat.drop_lease(&shared);
         around.doorbell.listen(&shared, None);
         around.alone.over(&shared);
+        around.promotions.over(&shared);
         drop(around.runs.withdraw(&shared));
         // Before the look at what has ended: who tells after it must wake this actor, not the one before.
         shared.register(myself.clone());
@@ -208,6 +211,7 @@ impl Actor for Partition {
                 let ended = state.shared.take_ended();
                 state.decide(Event::Ended(ended));
             }
+            Message::Opened => state.decide(Event::Tick),
             Message::Rung(place) => state.decide(Event::Rung(place)),
             Message::Bell => state.decide(Event::Bell),
             Message::Wake(wake) => {
@@ -288,6 +292,7 @@ impl State {
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
+                Action::Admit(asking) => self.admit(asking),
                 Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
                 Action::Repaired(things) => self.repaired(things),
                 Action::Unstarted(jobs) => self.unstarted(jobs),
@@ -304,6 +309,8 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::AskPromote => self.around.promotions.ask(&self.shared, self.machine.epoch()),
+                Action::PromoteOver => self.around.promotions.over(&self.shared),
                 Action::Promoted { moved, late, lost } => self.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.ran(runs),
@@ -386,6 +393,7 @@ impl State {
         self.shared.open_gate(None);
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
+        self.around.promotions.over(&self.shared);
         self.line = None;
         self.withdraw(|_| true);
     }

@@ -30,6 +30,8 @@ struct Faults {
     hangs: bool,
     /// A person wakes jobs that wait, and passes over the last of a key.
     acts: bool,
+    /// The kind of most jobs is limited, and its limit says no.
+    limits: bool,
     /// A person cancels jobs of one key.
     cancels: bool,
     /// A person pauses the queue, a kind, a key, and resumes them.
@@ -86,6 +88,10 @@ impl World {
             return;
         }
         self.step_alone(n);
+        if self.nodes[n].asks_promote && self.rng.one_in(3) {
+            self.nodes[n].asks_promote = false;
+            self.tell(n, Event::MayPromote);
+        }
         if self.rng.one_in(40) {
             self.step_person();
         }
@@ -97,7 +103,10 @@ impl World {
             5 => self.step_start(n),
             6 => self.step_end(n),
             7 => self.step_renew(n),
-            8 => self.step_load(n),
+            8 => {
+                self.step_load(n);
+                self.step_limit(n);
+            }
             _ => {
                 let ms = 1 + self.rng.below(30);
                 self.pass(ms);
@@ -169,6 +178,7 @@ impl World {
             asks: false,
             hangs: false,
             acts: false,
+            limits: false,
             cancels: false,
             pauses: false,
             expires: false,
@@ -226,6 +236,7 @@ const NONE: Faults = Faults {
     asks: false,
     hangs: false,
     acts: false,
+    limits: false,
     cancels: false,
     pauses: false,
     expires: false,
@@ -310,6 +321,7 @@ fn everything_at_once() {
         asks: false,
         hangs: true,
         acts: true,
+        limits: false,
         cancels: false,
         pauses: true,
         expires: false,
@@ -433,4 +445,14 @@ fn a_node_that_lost_its_lease_takes_false_charges_back() {
     poisoned(&[(1, 2)], Faults { expiry: true, ..NONE });
     poisoned(&[], Faults { expiry: true, crash: true, lost: true, ..NONE });
     poisoned(&[(0, 3)], Faults { expiry: true, dies: true, ..NONE });
+}
+
+#[test]
+fn a_limited_kind_waits_and_goes_on_and_holds_no_slot_that_nothing_needs() {
+    let limits = Faults { limits: true, ..NONE };
+    simulate(limits);
+    simulate(Faults { handover: true, retry: true, dies: true, acts: true, ..limits });
+    simulate(Faults { lost: true, reconnect: true, expiry: true, crash: true, handover: true, ..limits });
+    simulate(Faults { hangs: true, retry: true, lost: true, expiry: true, ..limits });
+    poisoned(&[(1, 2)], Faults { handover: true, retry: true, ..limits });
 }
