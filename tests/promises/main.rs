@@ -14,6 +14,7 @@
 //! | `a_held_key_waits_for_a_person` | where its queue says so, through kills and drains; what a person does is heard soon, in order, once |
 //! | `what_is_paused_waits` | a queue, a kind or a key, through load, kills, hand-overs and reconnects; then everything in order |
 //! | `what_is_cancelled_ends` | in the middle of a key, running, or its owner killed; once, and its key goes on |
+//! | `what_is_too_late_does_not_start` | behind a key that waits, or where no node was there; its key goes on; what a person brings back is asked for |
 //! | `a_poison_job_dies_alone` | dead after its budget of crashes and two more deaths, with no other job charged |
 //! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
@@ -111,3 +112,4 @@ mod stale_owner_is_fenced;
 mod what_cannot_be_read_ends_clearly;
 mod what_is_cancelled_ends;
 mod what_is_paused_waits;
+mod what_is_too_late_does_not_start;

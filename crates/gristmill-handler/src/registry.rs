@@ -280,6 +280,16 @@ impl Registry {
         }
     }
 
+    /// How long after it became ready the job of this envelope may start: as it says, or as its kind does. Copies nothing.
+    #[must_use]
+    pub fn expires_in(&self, envelope: &[u8], max_envelope_bytes: usize) -> Option<Duration> {
+        let of_kind = || {
+            let kind = Envelope::kind_of(envelope, max_envelope_bytes)?;
+            self.0.served.get(kind)?.options.as_deref()?.expires_in
+        };
+        Envelope::expires_in(envelope, max_envelope_bytes).or_else(of_kind)
+    }
+
     fn rule_of(&self, kind: &str, served: &Served) -> Rule {
         let options = served.options.as_deref();
         let redelivery = match options {

@@ -58,6 +58,8 @@ struct Arguments {
     unknown_kind_ms: u64,
     #[arg(long)]
     max_age_ms: Option<u64>,
+    #[arg(long)]
+    expires_ms: Option<u64>,
     #[arg(long, default_value_t = 30_000)]
     census_ms: u64,
     #[arg(long, default_value_t = 1024 * 1024)]
@@ -158,6 +160,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         queue.retry_budget =
             RetryBudget { share: arguments.retry_share, per_second: arguments.retry_per_second };
         queue.crash_budget = arguments.crash_budget;
+        queue.expires_in = arguments.expires_ms.map(Duration::from_millis);
         queue.unknown_kind_wait = Duration::from_millis(arguments.unknown_kind_ms);
         queue.after_dead_letter =
             AfterDeadLetter::parse(&arguments.after_dead_letter).ok_or("continue or hold")?;

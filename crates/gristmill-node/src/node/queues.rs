@@ -107,6 +107,7 @@ pub(super) fn serve(
     let serve_one = |(at, (definition, queue)): (usize, (QueueDefinition, &QueueConfig))| Served {
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
+            .map(|shared| shared.expiring(queue.expires_in))
             .map(|shared| Arc::new(shared.sharing(Share { queue: at, weight: queue.weight })))
             .collect(),
         told: Told::new(&config.telemetry, &definition.name, registry.kinds()),
