@@ -15,6 +15,8 @@
 //!   people do), and [`audit`] (what they did). What a job waits for is read by [`locate`] (one job), [`waiting`] (lines and
 //!   holds, in slices) and [`survey`] (a stream, in slices); how
 //!   partitions stand in numbers by [`look`].
+//! * [`limit`]: what a kind is limited to in a queue; [`admit`], [`keep`], [`free`]: the slots of limited kinds, from start to
+//!   settle, in a slot of the cluster that belongs to no partition.
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -22,6 +24,7 @@
 //! first polled; a timeout means *unknown*, never *failed*; no script knows a retry policy.
 
 pub mod absolve;
+pub mod admit;
 pub mod announce;
 pub mod audit;
 pub mod broker;
@@ -41,12 +44,15 @@ pub mod error;
 pub mod extend;
 pub mod fence;
 pub mod forward;
+pub mod free;
 pub mod grab;
 pub mod hand_back;
 pub mod hung;
 pub mod inspect;
+pub mod keep;
 pub mod keys;
 pub mod lease;
+pub mod limit;
 pub mod link;
 pub mod load;
 pub mod locate;

@@ -124,6 +124,7 @@ impl Actor for Competing {
             }
             Message::Rung(place) => state.decide(Event::Rung(place)),
             Message::Bell => state.decide(Event::Bell),
+            Message::Opened => state.decide(Event::Tick),
             Message::Pauses(pauses) => state.decide(Event::Pauses(pauses)),
             Message::Event(_, tenure::Event::Alone(place)) => state.decide(Event::Alone(place)),
             Message::Yield(tenure::Why::Drain) => {
@@ -206,6 +207,7 @@ impl State {
                 Action::Promoted { moved, late, lost } => self.notes.promoted(moved, late, lost),
                 Action::Promote(slice) => self.caller.promote(slice),
                 Action::Differs(mode) => self.differs(&mode),
+                Action::Admit(asking) => self.caller.admit(asking),
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),
                 Action::Forget(place) => self.claims(|claims| claims.remove(place)),
                 Action::SoftCancel(place) => {

@@ -5,6 +5,7 @@ use crate::competing;
 use crate::competing::claims::Claims;
 use crate::counters::Counters;
 use crate::lease_manager::{self, Message as ToManager};
+use crate::limits::gate::Gate;
 use crate::partition::Message as ToPartition;
 use crate::partition::pauses::Board;
 use crate::partition::shared::Shared;
@@ -21,6 +22,7 @@ use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusa
 use gristmill_job::QueueName;
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::node::QueuePauses;
+use gristmill_telemetry::events::node::SlotLost;
 use ractor::ActorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +69,7 @@ pub(crate) struct Heartbeat {
     watch: OnceLock<Arc<Watch>>,
     /// Partitions without an order, whose claims are extended.
     unordered: OnceLock<Vec<Arc<Shared>>>,
+    gates: OnceLock<Vec<Arc<Gate>>>,
     /// The hung runs that Redis may know of.
     named: Mutex<Vec<(QueueName, HungRun)>>,
     /// The node cannot go on: nothing is renewed any more.
@@ -88,6 +91,7 @@ impl Heartbeat {
             telemetry,
             watch: OnceLock::new(),
             unordered: OnceLock::new(),
+            gates: OnceLock::new(),
             named: Mutex::default(),
             halted: AtomicBool::new(false),
         }
@@ -173,6 +177,16 @@ impl Heartbeat {
         self.soon.notify_one();
     }
 
+    /// How long a grant is trusted, from when it was asked for.
+    pub(crate) fn trust(&self) -> Duration {
+        self.rhythm.ttl.saturating_sub(self.rhythm.margin)
+    }
+
+    /// Keeps the slots that runs hold behind these gates; said before [`Heartbeat::start`].
+    pub(crate) fn keep_slots(&self, gates: Vec<Arc<Gate>>) {
+        let _ = self.gates.set(gates);
+    }
+
     /// Whether this node leaves.
     pub(crate) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
@@ -252,6 +266,7 @@ impl Heartbeat {
                 let renewed = tokio::time::timeout(limit, self.renew(&connection)).await;
                 // Where nothing is answered, the next renewal comes before everything else.
                 if renewed == Ok(true) {
+                    let _ = tokio::time::timeout(limit, self.keep(&connection)).await;
                     let _ = tokio::time::timeout(limit, self.announce(&connection, self.rhythm.ttl)).await;
                 }
             }
@@ -319,6 +334,26 @@ impl Heartbeat {
             }
         }
         true
+    }
+
+    /// Prolongs the slots of limited kinds. One that is lost is told once; its run goes on.
+    async fn keep(&self, connection: &Connection) {
+        for gate in self.gates.get().into_iter().flatten() {
+            for permits in gate.held().chunks(MAX_JOBS_PER_CALL) {
+                let held: Vec<_> = permits.iter().map(|permit| permit.held()).collect();
+                let Rhythm { incarnation, ttl, .. } = &self.rhythm;
+                let sent = Instant::now();
+                let kept = connection.keep(&gate.queue, gate.kind, incarnation, *ttl, &held).await;
+                for (permit, kept) in permits.iter().zip(kept.unwrap_or_default()) {
+                    if kept {
+                        permit.kept(sent + self.trust());
+                    } else if permit.lost() {
+                        let (queue, kind) = (gate.queue.as_str(), gate.kind);
+                        self.telemetry.tell(&SlotLost { queue, kind, job: permit.job() });
+                    }
+                }
+            }
+        }
     }
 
     /// A renewal may come back after its tenure ended; it must not bring trust to the next one.

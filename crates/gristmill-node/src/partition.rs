@@ -7,7 +7,7 @@
 //! what it counts and logs, `surroundings` what it shares with the other partitions.
 
 pub(crate) mod calls;
-mod errands;
+pub(crate) mod errands;
 mod key_hasher;
 pub(crate) mod lanes;
 pub(crate) mod line;
@@ -56,6 +56,8 @@ pub(crate) enum Message {
     Acquired(u64, Box<AcquireAnswer>),
     /// Runs have ended; see [`Shared::take_ended`].
     Ended,
+    /// The limit of a kind lets a lane of it ask.
+    Opened,
     /// The doorbell rang.
     Rung(Place),
     /// The bell of jobs for later rang.
@@ -72,8 +74,8 @@ pub(crate) enum Message {
 pub(crate) struct AcquireAnswer {
     before: Before,
     outcome: Result<(Acquired, Connection, Instant), CallError>,
-    /// What of the queue is paused, and when that was asked, where the lease was granted.
-    pauses: Option<(Instant, Vec<Pause>)>,
+    /// What of the queue is paused, when that was asked, and what the Redis clock showed then, where the lease was granted.
+    pauses: Option<(Instant, UnixMillis, Vec<Pause>)>,
 }
 
 pub(crate) struct Partition;
@@ -139,6 +141,7 @@ impl Actor for Partition {
         around.heartbeat.drop_lease(&shared);
         around.doorbell.listen(&shared, None);
         around.alone.over(&shared);
+        around.promotions.over(&shared);
         drop(around.runs.withdraw(&shared));
         // Before the look at what has ended: who tells after it must wake this actor, not the one before.
         shared.register(myself.clone());
@@ -207,6 +210,7 @@ impl Actor for Partition {
                 let ended = state.shared.take_ended();
                 state.decide(Event::Ended(ended));
             }
+            Message::Opened => state.decide(Event::Tick),
             Message::Rung(place) => state.decide(Event::Rung(place)),
             Message::Bell => state.decide(Event::Bell),
             Message::Wake(wake) => {
@@ -289,6 +293,7 @@ impl State {
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
+                Action::Admit(asking) => self.admit(asking),
                 Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
                 Action::Repaired(things) => self.notes.repaired(things),
                 Action::Unstarted(jobs) => self.notes.unstarted(jobs),
@@ -305,6 +310,8 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::AskPromote => self.around.promotions.ask(&self.shared, self.machine.epoch()),
+                Action::PromoteOver => self.around.promotions.over(&self.shared),
                 Action::Promoted { moved, late, lost } => self.notes.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.notes.ran(runs),
@@ -329,7 +336,8 @@ impl State {
                 self.absolve();
                 self.decide(Event::Acquired(Ok(epoch)));
                 // Behind it: from now on the heartbeat tells what it hears, and nothing has started yet.
-                if let (Some((asked, pauses)), Some(board)) = (answer.pauses, self.board()) {
+                if let (Some((asked, now, pauses)), Some(board)) = (answer.pauses, self.board()) {
+                    self.shared.redis_clock(now, asked);
                     board.hear(asked, &pauses);
                     self.decide(Event::Pauses(board.now()));
                 }
@@ -394,6 +402,7 @@ impl State {
         self.shared.open_gate(None);
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
+        self.around.promotions.over(&self.shared);
         self.line = None;
         self.withdraw(|_| true);
     }

@@ -2,11 +2,11 @@
 
 use clap::Parser;
 use gristmill_broker::RedisConfig;
-use gristmill_handler::{KindOptions, Registry};
-use gristmill_job::{QueueName, RetryBudget, RetryPolicy};
+use gristmill_handler::{BatchOptions, KindOptions, Registry};
+use gristmill_job::{Limit, QueueName, Rate, RetryBudget, RetryPolicy};
 use gristmill_node::{AfterDeadLetter, Counts, Mode, Node, NodeConfig, QueueConfig};
-use gristmill_tests::handlers::{Recorder, look, scripted};
-use gristmill_tests::script::{BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE};
+use gristmill_tests::handlers::{Recorder, batched, look, scripted};
+use gristmill_tests::script::{BATCHED, BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +63,8 @@ struct Arguments {
     unknown_kind_ms: u64,
     #[arg(long)]
     max_age_ms: Option<u64>,
+    #[arg(long)]
+    expires_ms: Option<u64>,
     #[arg(long, default_value_t = 30_000)]
     census_ms: u64,
     #[arg(long, default_value_t = 1024 * 1024)]
@@ -70,6 +72,16 @@ struct Arguments {
     /// Kinds beside those that every node serves.
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<String>,
+    /// Runs of `scarce` at a time, on all nodes.
+    #[arg(long)]
+    max_running: Option<u32>,
+    /// Runs of `scarce` in a stretch of time, on all nodes.
+    #[arg(long)]
+    rate: Option<String>,
+    #[arg(long, default_value_t = 1)]
+    rate_burst: u32,
+    #[arg(long)]
+    rate_per_key: bool,
     #[arg(long)]
     history: PathBuf,
     #[arg(long)]
@@ -129,9 +141,20 @@ fn fail(error: &dyn Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+fn limit(arguments: &Arguments) -> Result<Limit, Box<dyn Error>> {
+    let rate = match &arguments.rate {
+        None => None,
+        Some(text) => {
+            let rate = Rate::parse(text).ok_or("a rate such as 100/s")?.burst(arguments.rate_burst);
+            Some(if arguments.rate_per_key { rate.per_key() } else { rate })
+        }
+    };
+    Ok(Limit { max_running: arguments.max_running, rate })
+}
+
 async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn Error>> {
     let mut redis = RedisConfig::new(&arguments.redis);
-    redis.ca_pem = arguments.ca.map(std::fs::read).transpose()?;
+    redis.ca_pem = arguments.ca.as_ref().map(std::fs::read).transpose()?;
     let mut retry = RetryPolicy::exponential(Duration::from_millis(arguments.backoff_ms))
         .with_bounds(Duration::from_millis(1), Duration::from_millis(arguments.backoff_cap_ms))
         .with_max_attempts(arguments.max_attempts);
@@ -148,6 +171,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         queue.mode = Mode::parse(ordering).ok_or("key or none")?;
         queue.visibility_timeout = Duration::from_millis(arguments.visibility_ms);
         queue.crash_budget = arguments.crash_budget;
+        queue.expires_in = arguments.expires_ms.map(Duration::from_millis);
         queue.unknown_kind_wait = Duration::from_millis(arguments.unknown_kind_ms);
         queue.after_dead_letter =
             AfterDeadLetter::parse(&arguments.after_dead_letter).ok_or("continue or hold")?;
@@ -171,6 +195,8 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         .retry(RetryPolicy::fixed(Duration::from_millis(50)).with_max_attempts(2));
     let mut registry =
         Registry::new().state(recorder).kind(KIND, scripted).kind_with(LIMITED, limited, scripted);
+    registry = registry.batch(BATCHED, BatchOptions::new(8, Duration::from_millis(20)), batched);
+    registry = registry.kind(SCARCE, scripted).limit(SCARCE, limit(&arguments)?);
     for kind in &arguments.kinds {
         registry = match kind.as_str() {
             CAREFUL => registry.kind_with(CAREFUL, KindOptions::new().review(), scripted),

@@ -9,6 +9,7 @@
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `clock`: a Redis clock that was set back.
+//! * `limits`: slots and tokens of limited kinds.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
@@ -32,6 +33,7 @@ mod dead;
 mod delayed;
 mod fixture;
 mod late;
+mod limits;
 mod look;
 mod memory;
 mod pause;

@@ -60,18 +60,18 @@ impl World {
         }
     }
 
-    async fn free(&self, name: &str, call: Call) -> Answer {
+    async fn unleased(&self, name: &str, call: Call) -> Answer {
         let fence = Fence::unordered(&incarnation(name));
         self.connection.call(&call, Guard::unordered(&self.keys, &fence, WINDOW_MS)).await.unwrap()
     }
 
     async fn settle_as(&self, name: &str, jobs: Vec<Settle>) -> Vec<Settled> {
-        settled(self.free(name, Call::Settle(jobs)).await)
+        settled(self.unleased(name, Call::Settle(jobs)).await)
     }
 
     async fn mark_as(&self, name: &str, entry: &Entry, how: How) -> Marked {
         let start = Start { place: entry.place, turn: entry.state.turn(), how };
-        match self.free(name, Call::Start(vec![start])).await {
+        match self.unleased(name, Call::Start(vec![start])).await {
             Answer::Started(marks) => marks[0],
             other => panic!("not marked: {other:?}"),
         }
@@ -300,7 +300,7 @@ fn what_was_handed_back_is_taken_at_once_and_not_suspected() {
         assert_eq!(world.mark_as("a", &b[0], How::Beside).await, Marked::Gone, "of another");
         // Of three places the first was stopped hard; one of them is another's, and stays so.
         let places = vec![a[1].place, b[0].place, a[0].place];
-        assert_eq!(world.free("a", Call::HandBack { places, stopped: 1 }).await, Answer::Done);
+        assert_eq!(world.unleased("a", Call::HandBack { places, stopped: 1 }).await, Answer::Done);
         assert_eq!(world.holder(&b[0]), Some(Fence::unordered(&incarnation("b")).consumer()));
         let taken = world.grab("c", 5).await;
         assert_eq!(ids(&taken), ["1", "2"]);

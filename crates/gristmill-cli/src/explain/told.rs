@@ -9,9 +9,9 @@ use crate::output::{Lines, when};
 use crate::reason::{self, Reason};
 use gristmill_broker::QueueDefinition;
 use gristmill_broker::dead::DeadFound;
-use gristmill_broker::locate::MarkView;
+use gristmill_broker::locate::{JobView, MarkView};
 use gristmill_broker::said::Said;
-use gristmill_job::UnixMillis;
+use gristmill_job::{Envelope, UnixMillis};
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -27,6 +27,11 @@ pub(super) fn live_text(around: &Around) -> String {
             lines.put("kind", &format!("{kind}, version {version}, an envelope of {bytes} bytes"));
         }
         _ => lines.put("kind", &format!("not known: its envelope of {bytes} bytes cannot be read")),
+    }
+    if let Some(at) = expires_at(job) {
+        let word = if at > job.now { "expires" } else { "expired" };
+        let then = "unless it is started before; its kind or its queue may say less";
+        lines.put(word, &format!("{} ({} ms), {then}", when(at, job.now), at.0));
     }
     if let Some(original) = job.original_bytes {
         lines.put(
@@ -57,6 +62,13 @@ pub(super) fn live_text(around: &Around) -> String {
     lines.text()
 }
 
+/// Until when it may start, as far as it says so itself.
+fn expires_at(job: &JobView) -> Option<UnixMillis> {
+    let limit = Envelope::expires_in(&job.envelope, usize::MAX).filter(|_| job.line.replays == 0)?;
+    let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    Some(UnixMillis(job.place.ms.saturating_add(limit)))
+}
+
 pub(super) fn live_json(around: &Around) -> Value {
     let Around { queue, partition, job, .. } = around;
     let why: Vec<Value> = why::reasons(around).iter().map(Reason::as_json).collect();
@@ -81,6 +93,7 @@ pub(super) fn live_json(around: &Around) -> Value {
         "owner": job.owner,
         "owner_expires_ms": job.expires.0,
         "now_ms": job.now.0,
+        "expires_at_ms": expires_at(job).map(|at| at.0),
         "kind_served": around.served,
         "jobs_of_key_before": around.of_key.jobs,
         "jobs_of_partition_before": around.of_partition.jobs,

@@ -30,6 +30,7 @@ impl Settings {
                 false => self.redis().map(drop).and_then(|()| self.queues().map(drop)),
             },
             self.remote().map(drop),
+            self.limits().map(drop).map_err(Into::into),
             self.ingest().map(drop),
             self.check_postgres(),
             self.health().map(drop),

@@ -1,8 +1,10 @@
 //! The calls of a partition without an order. Each is a task that comes back with a message; none waits for another.
 
 use super::events::Event;
+use crate::partition::errands::ask;
 use crate::partition::shared::Shared;
 use crate::partition::surroundings::Surroundings;
+use crate::partition::tenure::Asking;
 use crate::partition::{Message, line};
 use gristmill_broker::call::Guard;
 use gristmill_broker::delayed::Member;
@@ -12,6 +14,7 @@ use gristmill_broker::{Call, CallError, Connection, Entry, Fence, QueueDefinitio
 use gristmill_job::UnixMillis;
 use gristmill_telemetry::events::job::EmittedUnsent;
 use ractor::ActorRef;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -119,6 +122,21 @@ impl Caller {
                 Err(error) => Err(error),
             };
             caller.tell(Event::Promoted(promoted));
+        });
+    }
+
+    /// Asks the limits of kinds, one question for each kind. What comes back always comes back: a permit hangs on it.
+    pub(super) fn admit(&self, asking: Vec<Asking>) {
+        let caller = self.clone();
+        tokio::spawn(async move {
+            let mut of_kinds: BTreeMap<&'static str, Vec<Asking>> = BTreeMap::new();
+            for one in asking {
+                of_kinds.entry(one.permit.gate.kind).or_default().push(one);
+            }
+            for (kind, asking) in of_kinds {
+                let answers = ask(&caller.around, &caller.queue.name, kind, asking).await;
+                caller.tell(Event::Admitted(answers));
+            }
         });
     }
 

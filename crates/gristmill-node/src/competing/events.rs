@@ -1,9 +1,10 @@
 //! What a partition without an order is told, and what it asks for.
 
 use crate::partition::pauses::Pauses;
-use crate::partition::tenure::{Became, Ended, Run};
+use crate::partition::tenure::{Asking, Became, Ended, Run};
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
+use gristmill_broker::admit::Admitted;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::promote::Promoted;
@@ -32,6 +33,8 @@ pub(crate) enum Event {
     Rung(Place),
     /// What is paused; nothing is claimed before it was said once.
     Pauses(Arc<Pauses>),
+    /// The limits of kinds said which runs may begin.
+    Admitted(Vec<(Asking, Option<Admitted>)>),
     /// The bell of jobs for later rang: another is the first.
     Bell,
     /// These are claimed by this node no more, or trusted no more.
@@ -62,6 +65,8 @@ pub(crate) enum Action {
     Make,
     /// It has another ordering than this node was told (a word), or does not exist.
     Differs(String),
+    /// Ask the limits of kinds whether these may begin.
+    Admit(Vec<Asking>),
     /// Run these.
     Start(Vec<Run>),
     /// Not extended any more.

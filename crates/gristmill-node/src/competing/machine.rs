@@ -15,11 +15,13 @@
 
 mod claiming;
 mod leaving;
+mod limiting;
 mod promoting;
 mod settling;
 mod starting;
 
 use super::events::{Action, Event, Now};
+use crate::limits::permit::Permit;
 use crate::partition::lanes::LaneJob;
 use crate::partition::pauses::Pauses;
 use crate::partition::policy::Policy;
@@ -73,6 +75,9 @@ enum Stage {
 struct Held {
     job: LaneJob,
     stage: Stage,
+    /// Of a limited kind: given back with the job.
+    #[expect(dead_code, reason = "it is held, and given back when it is dropped")]
+    permit: Option<Arc<Permit>>,
 }
 
 /// What a call is for, job by job.
@@ -108,6 +113,8 @@ pub(crate) struct Machine {
     to_mark: Vec<starting::ToMark>,
     to_hand_back: Vec<(Place, bool)>,
     settling_calls: usize,
+    /// Questions to limits without an answer.
+    asking: usize,
     claiming: claiming::Claiming,
     alone: starting::Alone,
     starts: starting::Starts,
@@ -134,6 +141,7 @@ impl Machine {
             to_mark: Vec::new(),
             to_hand_back: Vec::new(),
             settling_calls: 0,
+            asking: 0,
             alone: starting::Alone::default(),
             starts: starting::Starts::default(),
             outbox: settling::Outbox::Empty,
@@ -166,6 +174,7 @@ impl Machine {
                 self.pauses = Some(pauses);
                 self.claiming.look();
             }
+            Event::Admitted(answers) => self.admitted(answers, now, actions),
             Event::Bell => self.is_due(now.redis, now),
             Event::Lost(places) => self.lost(&places, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),

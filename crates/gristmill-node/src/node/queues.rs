@@ -4,6 +4,10 @@ use super::NodeError;
 use crate::config::{AfterDeadLetter, NodeConfig, QueueConfig};
 use crate::counters::Counters;
 use crate::keeper::{Keeper, Kept};
+use crate::limits::Limits;
+use crate::limits::gate::Gate;
+use crate::limits::releaser::{Releaser, ToReleaser};
+use crate::partition::Message;
 use crate::partition::lanes::Memory;
 use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
@@ -15,9 +19,10 @@ use gristmill_broker::create::CreateError;
 use gristmill_broker::{Incarnation, Link, Mode, QueueDefinition};
 use gristmill_handler::Registry;
 use gristmill_telemetry::Telemetry;
-use gristmill_telemetry::events::node::QueuesNotPrepared;
+use gristmill_telemetry::events::node::{BatchCapped, QueuesNotPrepared};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// Waits for Redis, refuses one that would evict, and makes the queues.
 pub(super) async fn prepare(
@@ -88,6 +93,7 @@ pub(super) fn serve(
     config: &NodeConfig,
     registry: &Registry,
     definitions: Vec<QueueDefinition>,
+    freed: &UnboundedSender<ToReleaser>,
 ) -> Vec<Served> {
     let (asked, most) = (registry.clone(), config.max_envelope_bytes);
     let rules = match registry.has_rules() {
@@ -100,6 +106,7 @@ pub(super) fn serve(
     let serve_one = |(at, (definition, queue)): (usize, (QueueDefinition, &QueueConfig))| Served {
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
+            .map(|shared| shared.expiring(queue.expires_in))
             .map(|shared| shared.sharing(Share { queue: at, weight: queue.weight }))
             .map(|shared| match definition.mode {
                 Mode::Key => shared,
@@ -127,9 +134,71 @@ pub(super) fn serve(
                 max_envelope_bytes: config.max_envelope_bytes,
                 budget: Budget::new(queue.retry_budget, Instant::now()),
                 rules: rules.clone(),
+                limits: Limits::new(&queue.name, registry, config.max_envelope_bytes, freed),
                 traced: config.telemetry.traces().map(|traces| (queue.name.clone(), traces.share())),
             },
         },
     };
     definitions.into_iter().zip(&config.queues).enumerate().map(serve_one).collect()
+}
+
+/// The gates of all queues; each wakes the partitions of its own.
+pub(super) fn gates(served: &[Served]) -> Vec<Arc<Gate>> {
+    let mut gates = Vec::new();
+    for queue in served {
+        for gate in queue.bounds.policy.limits.gates() {
+            let partitions = queue.partitions.clone();
+            gate.wakes(move |partition| {
+                if let Some(shared) = partitions.get(usize::from(partition)) {
+                    shared.cast(Message::Opened);
+                }
+            });
+            gates.push(gate.clone());
+        }
+    }
+    gates
+}
+
+pub(super) fn releaser(
+    config: &NodeConfig,
+    served: &[Served],
+    link: &Link,
+    incarnation: &Incarnation,
+    told: UnboundedReceiver<ToReleaser>,
+) -> Releaser {
+    let limits = |queue: &Served| (queue.definition.name.clone(), queue.bounds.policy.limits.clone());
+    Releaser {
+        link: link.clone(),
+        incarnation: incarnation.clone(),
+        ttl: config.lease_ttl,
+        telemetry: config.telemetry.clone(),
+        queues: served.iter().map(limits).collect(),
+        told,
+    }
+}
+
+/// Slots and waits of limited kinds are counted where they are, whenever somebody asks.
+pub(super) fn told_of_limits(telemetry: &Telemetry, gates: Vec<Arc<Gate>>) {
+    if gates.is_empty() {
+        return;
+    }
+    telemetry.ask(move |metrics| {
+        for gate in &gates {
+            let labels = [gate.queue.as_str(), gate.kind];
+            metrics.limit_slots.with(&labels).set(gate.holds() as f64);
+            metrics.limit_waiting.with(&labels).set(gate.waiting() as f64);
+        }
+    });
+}
+
+/// Batches are no larger than this node can run, and are counted.
+pub(super) fn batches(registry: &Registry, slots: usize, telemetry: &Telemetry) {
+    for (kind, max_jobs) in registry.cap_batches(slots) {
+        telemetry.tell(&BatchCapped { kind, max_jobs: max_jobs as u64, slots: slots as u64 });
+    }
+    let metrics = telemetry.clone();
+    registry.observe_batches(move |kind, jobs| {
+        metrics.metrics().batches_total.with(&[kind]).add(1);
+        metrics.metrics().batch_jobs_total.with(&[kind]).add(jobs as u64);
+    });
 }

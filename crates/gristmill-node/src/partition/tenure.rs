@@ -16,10 +16,12 @@
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
 //! `promoting` how jobs for later become ready, `looking` what is learned beside the claims, `serving` what happens while all
 //! is well and how a partition is left, `cancelling` what a person takes back, `pausing` what a person stops,
-//! `starting` from a head to its run, `settling` from a run to its verdict's answer.
+//! `starting` from a head to its run, `limiting` what a limit of its kind does to that, `settling` from a
+//! run to its verdict's answer.
 
 mod cancelling;
 mod events;
+mod limiting;
 mod looking;
 mod pausing;
 mod promoting;
@@ -28,7 +30,8 @@ mod serving;
 mod settling;
 mod starting;
 
-pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
+pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Next, Now, Ran, Run, Why};
+pub(crate) use limiting::Asking;
 pub(crate) use settling::{meant, outcome, written};
 
 use crate::partition::calls::{self, Calls};
@@ -105,6 +108,7 @@ pub(crate) struct Tenure {
     /// Tenures in a row in which nothing was claimed or settled.
     short_tenures: u32,
     alone: starting::Alone,
+    limited: limiting::Limited,
     looking: looking::Looking,
     promoting: promoting::Promoting,
     cancelling: cancelling::Cancelling,
@@ -176,6 +180,7 @@ impl Tenure {
             yield_after: None,
             short_tenures: 0,
             alone: starting::Alone::default(),
+            limited: limiting::Limited::default(),
             looking: looking::Looking::default(),
             promoting: promoting::Promoting::default(),
             cancelling: cancelling::Cancelling::default(),
@@ -229,6 +234,7 @@ impl Tenure {
                 }
             }
             Event::Bell => self.promoting.look(),
+            Event::MayPromote => self.may_promote(actions),
             Event::Renewed { wanted, changes, due } => {
                 self.heard(changes);
                 self.promoting.told(due, now);
@@ -247,11 +253,13 @@ impl Tenure {
                 }
             }
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
+            Event::Admitted(answers) => self.admitted(answers, now, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs, now.instant),
             Event::Tick => {}
         }
         self.go_on(beat, now, actions);
+        self.drop_permits();
     }
 
     fn answered(
@@ -325,6 +333,7 @@ impl Tenure {
         }
         self.settle(actions);
         self.mark_starts(actions);
+        self.ask_limits(actions);
         match self.phase {
             Phase::Serving => {
                 if beat {

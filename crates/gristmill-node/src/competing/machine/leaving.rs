@@ -60,7 +60,8 @@ impl Machine {
             self.hand_back(settling.place(), false, actions);
         }
         self.send_hand_backs(actions);
-        let quiet = self.held.is_empty() && self.calls.is_empty() && self.to_settle.is_empty();
+        let quiet =
+            self.held.is_empty() && self.asking == 0 && self.calls.is_empty() && self.to_settle.is_empty();
         if quiet && self.claiming.is_idle() && self.promoting.is_idle() {
             self.phase = Phase::Left;
             actions.push(Action::Left);

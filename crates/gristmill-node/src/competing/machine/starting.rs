@@ -2,6 +2,7 @@
 
 use super::{For, Held, Machine, Phase, Settling, Stage};
 use crate::competing::events::{Action, Now};
+use crate::limits::permit::Permit;
 use crate::partition::lanes::{LaneId, LaneJob};
 use crate::partition::tenure::{First, Run};
 use crate::partition::verdict;
@@ -14,9 +15,6 @@ use gristmill_job::Place;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// After so long, up to doubled by the dice, a job of a kind or key that is paused is looked at again.
-const PAUSED_WAIT: Duration = Duration::from_secs(2);
 
 /// A start mark to be written, and the slot of the run that waits for it.
 pub(super) type ToMark = (Start, Option<Arc<Slot>>);
@@ -62,7 +60,7 @@ impl Machine {
         }
         let job = LaneJob::new(entry, now.instant);
         if self.phase != Phase::Serving {
-            self.held.insert(place, Held { job, stage: Stage::HandingBack });
+            self.held.insert(place, Held { job, stage: Stage::HandingBack, permit: None });
             self.to_hand_back.push((place, false));
             return;
         }
@@ -77,16 +75,29 @@ impl Machine {
         now: Now<'_>,
         actions: &mut Vec<Action>,
     ) {
-        let place = job.entry.place;
         let (key, envelope) = (&job.entry.key, &job.entry.envelope);
         let most = self.bounds.policy.max_envelope_bytes;
         let asked = job.entry.state.line().is_some_and(|line| line.request.is_some());
         if !asked && self.pauses.as_ref().is_some_and(|pauses| pauses.stop(key, envelope, most)) {
-            let settle = self.judge(now).paused(&job, PAUSED_WAIT.mul_f64(1.0 + now.random));
-            self.to_settle.push(Settling::of(job.entry.clone(), settle));
-            self.held.insert(place, Held { job, stage: Stage::Settling });
-            return;
+            return self.put_off(job, Duration::ZERO, now);
         }
+        match (self.may_ask(&job, now), slot) {
+            (Ok(None), slot) => self.start(job, slot, None, now, actions),
+            (Ok(Some(permit)), Some(slot)) => self.ask_limit(job, (slot, permit), actions),
+            _ => self.put_off(job, Duration::ZERO, now),
+        }
+    }
+
+    /// Nothing stands against it.
+    pub(super) fn start(
+        &mut self,
+        job: LaneJob,
+        slot: Option<Arc<Slot>>,
+        permit: Option<Arc<Permit>>,
+        now: Now<'_>,
+        actions: &mut Vec<Action>,
+    ) {
+        let place = job.entry.place;
         let way = Way::of(&job, &self.bounds.policy, &self.node, now.instant);
         if job.turn() == 0 && !matches!(way, Way::Settle(_)) {
             self.starts.first += 1;
@@ -127,7 +138,7 @@ impl Machine {
                 Stage::Settling
             }
         };
-        self.held.insert(place, Held { job, stage });
+        self.held.insert(place, Held { job, stage, permit });
         self.next_alone(actions);
     }
 
@@ -167,6 +178,8 @@ impl Machine {
     pub(super) fn asked(&mut self, place: Place, first: First, slot: Arc<Slot>) {
         let Some(held) = self.held.get_mut(&place) else { return };
         match first {
+            // It asked before it was given to the workers.
+            First::Admit(_) => {}
             First::Mark(how) => {
                 held.stage = Stage::Marking;
                 let turn = held.job.turn();

@@ -61,7 +61,7 @@ impl Lanes {
     /// A head that runs is settled first; one that is being read, or waits to run alone, is stopped when it comes.
     fn stop_if_idle(&mut self, key: &Key, now: Instant) {
         let Some(id) = self.find(key) else { return };
-        let idle = |state| matches!(state, Head::Ready | Head::Backoff { .. });
+        let idle = |state| matches!(state, Head::Ready | Head::Backoff { .. } | Head::Limited);
         if self.look(id).is_some_and(|lane| idle(lane.state)) {
             self.next_head(id, now);
         }

@@ -53,6 +53,7 @@ impl Tenure {
 
     pub(super) fn serve(&mut self, now: Now, actions: &mut Vec<Action>) {
         self.lanes.wake_due(now.instant);
+        self.reopen(now, actions);
         if self.lanes.has_ready() && now.trusted {
             self.start_heads(now, actions);
         }
@@ -98,6 +99,7 @@ impl Tenure {
         if now.instant >= since + LONG_FULL {
             self.full_since = None;
             self.lanes.park_followers();
+            self.lanes.park_limited();
             self.news = true;
         } else {
             actions.push(Action::WakeAt(since + LONG_FULL));

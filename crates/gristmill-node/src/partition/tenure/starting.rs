@@ -1,6 +1,6 @@
 //! From a head that is ready to its run: at once, under a start mark, alone in the process, or acknowledged first.
 
-use super::{Action, End, First, Now, Phase, Run, Settling, Tenure};
+use super::{Action, End, First, Next, Now, Phase, Run, Settling, Tenure};
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId, LaneJob};
 use crate::partition::verdict;
@@ -37,13 +37,18 @@ impl Tenure {
                 self.pause(lane);
                 continue;
             }
+            let Ok(permit) = self.may_ask(lane, &job, now, actions) else { continue };
             let asks = |first| Run { first: Some(first), ..self.run(lane, &job, None) };
             match Way::of(&job, &self.bounds.policy, &self.node, now.instant) {
+                Way::Run if permit.is_some() => runs.push(asks(First::Admit(Next::Run))),
+                Way::Mark(how) if permit.is_some() => runs.push(asks(First::Admit(Next::Mark(how)))),
+                Way::Acknowledge if permit.is_some() => runs.push(asks(First::Admit(Next::Acknowledge))),
                 Way::Run => runs.push(self.run(lane, &job, None)),
                 Way::Mark(how) => runs.push(asks(First::Mark(how))),
                 Way::Acknowledge => runs.push(asks(First::Acknowledge)),
                 Way::Alone(how) => self.ask_alone(lane, job.entry.place, how, actions),
                 Way::Settle(unrun) => {
+                    self.asks_nothing(job.entry.place);
                     let settle = self.judge(now).unrun(&job, unrun);
                     self.lanes.settling(lane);
                     let entry = job.entry.clone();
@@ -51,7 +56,8 @@ impl Tenure {
                     continue;
                 }
             }
-            first_runs += usize::from(job.turn() == 0);
+            // One that asks its limit is counted once it is let in.
+            first_runs += usize::from(job.turn() == 0 && permit.is_none());
         }
         if first_runs > 0 {
             self.bounds.policy.budget.ran(first_runs, now.instant);
@@ -70,6 +76,7 @@ impl Tenure {
             return;
         }
         match first {
+            First::Admit(next) => self.asks_limit(lane, job, next, slot, now),
             First::Mark(how) => {
                 self.lanes.marking(lane);
                 self.to_mark.push((lane, job.clone(), how, Some(slot)));
@@ -211,7 +218,10 @@ impl Tenure {
         {
             let job = job.clone();
             self.alone.waiting.pop_front();
-            self.mark(&[(lane, job, how, None)], actions);
+            match self.has_permit(place) {
+                true => self.asks_limit(lane, &job, Next::Mark(how), Slot::none(), now),
+                false => self.mark(&[(lane, job, how, None)], actions),
+            }
             return;
         }
         if let Some((lane, ..)) = asked

@@ -30,10 +30,14 @@ struct Faults {
     hangs: bool,
     /// A person wakes jobs that wait, and passes over the last of a key.
     acts: bool,
+    /// The kind of most jobs is limited, and its limit says no.
+    limits: bool,
     /// A person cancels jobs of one key.
     cancels: bool,
     /// A person pauses the queue, a kind, a key, and resumes them.
     pauses: bool,
+    /// Jobs of one key are too late to start.
+    expires: bool,
 }
 
 impl World {
@@ -84,6 +88,10 @@ impl World {
             return;
         }
         self.step_alone(n);
+        if self.nodes[n].asks_promote && self.rng.one_in(3) {
+            self.nodes[n].asks_promote = false;
+            self.tell(n, Event::MayPromote);
+        }
         if self.rng.one_in(40) {
             self.step_person();
         }
@@ -95,7 +103,10 @@ impl World {
             5 => self.step_start(n),
             6 => self.step_end(n),
             7 => self.step_renew(n),
-            8 => self.step_load(n),
+            8 => {
+                self.step_load(n);
+                self.step_limit(n);
+            }
             _ => {
                 let ms = 1 + self.rng.below(30);
                 self.pass(ms);
@@ -122,13 +133,15 @@ impl World {
         )
     }
 
-    /// Whether a job of the first key was cancelled: its mark says so, and a person asked for it.
-    fn is_cancelled(&self, version: u64) -> bool {
+    /// Whether a job of the first key was cancelled or expired: its mark says so, and there was a reason.
+    fn ended_unrun(&self, version: u64) -> bool {
         let id = format!("0:{version}");
         let mark = self.model.mark(&self.keys, &gristmill_job::JobId::new(&id).unwrap());
-        let is_it = mark.is_some_and(|(standing, _)| standing.starts_with("cancelled 1"));
-        assert!(!is_it || self.cancelled.contains(&id), "nobody cancelled {id}");
-        is_it
+        let standing = mark.map(|(standing, _)| standing).unwrap_or_default();
+        let (cancelled, expired) = (standing.starts_with("cancelled 1"), standing == "expired");
+        assert!(!cancelled || self.cancelled.contains(&id), "nobody cancelled {id}");
+        assert!(!expired || self.expired.contains(&id), "{id} was never too late");
+        cancelled || expired
     }
 
     fn letters(&self) -> Vec<DeadLetter> {
@@ -165,8 +178,10 @@ impl World {
             asks: false,
             hangs: false,
             acts: false,
+            limits: false,
             cancels: false,
             pauses: false,
+            expires: false,
         };
         self.late.clear();
         self.pauses = Arc::default();
@@ -186,7 +201,7 @@ impl World {
         for key in 0..KEYS {
             let name = format!("key{key}");
             let is_poison = |version: u64| self.poison.contains(&(name.clone(), version));
-            let is_cancelled = |version: u64| key == 0 && self.is_cancelled(version);
+            let is_cancelled = |version: u64| key == 0 && self.ended_unrun(version);
             let good: Vec<u64> =
                 (1..=VERSIONS).filter(|version| !is_poison(*version) && !is_cancelled(*version)).collect();
             let Some(last) = good.last() else { continue };
@@ -221,8 +236,10 @@ const NONE: Faults = Faults {
     asks: false,
     hangs: false,
     acts: false,
+    limits: false,
     cancels: false,
     pauses: false,
+    expires: false,
 };
 
 fn simulate(faults: Faults) {
@@ -304,8 +321,10 @@ fn everything_at_once() {
         asks: false,
         hangs: true,
         acts: true,
+        limits: false,
         cancels: false,
         pauses: true,
+        expires: false,
     });
 }
 
@@ -405,6 +424,14 @@ fn what_is_paused_does_not_start_and_goes_on_in_order_once_it_is_resumed() {
 }
 
 #[test]
+fn jobs_that_are_too_late_end_once_and_their_lane_goes_on() {
+    let expires = Faults { expires: true, ..NONE };
+    simulate_few(expires);
+    simulate_few(Faults { retry: true, lost: true, reconnect: true, handover: true, ..expires });
+    simulate_few(Faults { crash: true, expiry: true, lost: true, cancels: true, pauses: true, ..expires });
+}
+
+#[test]
 fn jobs_that_a_person_cancels_end_once_and_their_lane_goes_on() {
     let cancels = Faults { cancels: true, ..NONE };
     simulate_few(cancels);
@@ -418,4 +445,14 @@ fn a_node_that_lost_its_lease_takes_false_charges_back() {
     poisoned(&[(1, 2)], Faults { expiry: true, ..NONE });
     poisoned(&[], Faults { expiry: true, crash: true, lost: true, ..NONE });
     poisoned(&[(0, 3)], Faults { expiry: true, dies: true, ..NONE });
+}
+
+#[test]
+fn a_limited_kind_waits_and_goes_on_and_holds_no_slot_that_nothing_needs() {
+    let limits = Faults { limits: true, ..NONE };
+    simulate(limits);
+    simulate(Faults { handover: true, retry: true, dies: true, acts: true, ..limits });
+    simulate(Faults { lost: true, reconnect: true, expiry: true, crash: true, handover: true, ..limits });
+    simulate(Faults { hangs: true, retry: true, lost: true, expiry: true, ..limits });
+    poisoned(&[(1, 2)], Faults { handover: true, retry: true, ..limits });
 }

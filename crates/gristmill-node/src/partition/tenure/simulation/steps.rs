@@ -4,6 +4,7 @@ use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
 use crate::partition::pauses::Pauses;
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
+use gristmill_broker::admit::Admitted;
 use gristmill_broker::cancel::{Cancel, Stands};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::pause::{Pause, Target};
@@ -12,6 +13,7 @@ use gristmill_broker::skip::{Skip, WaitsFor};
 use gristmill_broker::state::Said;
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Effects, ErrorClass, Failure};
+use std::time::Duration;
 
 fn version_of(run: &Run) -> u64 {
     gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().version
@@ -51,6 +53,28 @@ impl World {
         }
     }
 
+    /// The limit of a kind answers one that asked, or does not.
+    pub(super) fn step_limit(&mut self, n: usize) {
+        if self.nodes[n].asking.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].asking.len() as u64)).unwrap();
+        let (epoch, asking) = self.nodes[n].asking.remove(at);
+        let wait = Duration::from_millis(self.rng.below(100));
+        let said = match self.rng.below(6) {
+            _ if !self.faults.limits => Some(Admitted::Slot),
+            0 => Some(Admitted::Full(1)),
+            1 => Some(Admitted::Until(wait)),
+            2 => Some(Admitted::KeyUntil(wait)),
+            3 => None,
+            _ => Some(Admitted::Slot),
+        };
+        asking.permit.answered(said, self.at(self.now + TRUST), 0.5);
+        if self.nodes[n].tenure.epoch() == epoch {
+            self.tell(n, Event::Admitted(vec![(asking, said)]));
+        }
+    }
+
     pub(super) fn step_start(&mut self, n: usize) {
         if self.nodes[n].queued.is_empty() {
             return;
@@ -63,8 +87,16 @@ impl World {
         }
         let run = self.nodes[n].queued.remove(at);
         let trusted = self.now < self.nodes[n].trusted_until;
-        if self.nodes[n].gate != Some(run.epoch) || !trusted {
+        let let_in = run.slot.as_ref().is_none_or(|slot| slot.may_begin(self.at(self.now)));
+        if self.nodes[n].gate != Some(run.epoch) || !trusted || !let_in {
             self.tell(n, Event::Ended(vec![ended(run, Ran::NotStarted)]));
+            return;
+        }
+        // It starts too late: one of the key whose ids are its producer's.
+        let own = run.entry.id.to_string().starts_with("0:");
+        if self.faults.expires && own && !run.acknowledged && self.rng.one_in(12) {
+            self.expired.insert(run.entry.id.to_string());
+            self.tell(n, Event::Ended(vec![ended(run, Ran::Expired)]));
             return;
         }
         if let Some(first) = run.first {
@@ -86,6 +118,11 @@ impl World {
         }
         self.starts += 1;
         let kind = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().kind.to_owned();
+        let limited = self.faults_at_first.limits && kind == "k";
+        assert!(
+            !limited || self.nodes[n].limited.holds() > 0 && run.slot.is_some(),
+            "without a slot: {run:?}"
+        );
         if self.faults_at_first.asks && kind == "asks" {
             let first = self.once.insert((run.entry.place, run.turn));
             assert!(first, "run twice without a person: {run:?}\n{}", self.log.join("\n"));
