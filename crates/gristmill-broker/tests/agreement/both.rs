@@ -162,6 +162,7 @@ impl Both {
             Operation::Hold { key: number } => self.hold(*number),
             Operation::Absolve { run, turn, job } => self.absolve(*run, *turn, *job).await,
             Operation::Load { jobs } => self.load(jobs).await,
+            Operation::Purge { jobs, nth, knows, named } => self.purge(jobs, *nth, *knows, *named).await,
             Operation::CancelDelayed { nth, window } => self.cancel_delayed(*nth, *window).await,
             Operation::Cancel { job, named, window } => self.cancel(*job, *named, *window).await,
             Operation::Promote { who, count } => self.promote(*who, *count).await,

@@ -91,6 +91,13 @@ pub(crate) enum Operation {
         turn: Option<u32>,
         job: Which,
     },
+    /// These, and the nth of those for later; whether the lease is as it was seen, and the jobs by their ids.
+    Purge {
+        jobs: Vec<Which>,
+        nth: Option<usize>,
+        knows: bool,
+        named: bool,
+    },
     /// The nth of those for later.
     CancelDelayed {
         nth: usize,
@@ -297,6 +304,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
         6 => (which(), proptest::bool::weighted(0.9), span())
             .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
+        2 => (vec(which(), 0..4), proptest::option::of(0..3usize), proptest::bool::weighted(0.9),
+            proptest::bool::weighted(0.9))
+            .prop_map(|(jobs, nth, knows, named)| Operation::Purge { jobs, nth, knows, named }),
         2 => (0..4usize, span()).prop_map(|(nth, window)| Operation::CancelDelayed { nth, window }),
         3 => (proptest::option::of(who()), 1..5usize).prop_map(|(who, count)| Operation::Promote { who, count }),
         4 => (vec((0..LETTERS, names()), 1..4), span())
