@@ -23,6 +23,7 @@
 //! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
+//! | `batches_answer_for_each_job` | jobs that are handled together end each by its own answer, in the order of their keys, whoever dies |
 //! | `limits_hold_across_the_fleet` | no more run at a time, or in a stretch of time, than the limit says, whoever dies or pauses; no slot leaks; a flooded queue keeps no other waiting |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
@@ -96,6 +97,7 @@ mod a_held_key_waits_for_a_person;
 mod a_poison_job_dies_alone;
 mod a_stuck_handler_costs_one_slot;
 mod an_interrupted_run_is_not_repeated;
+mod batches_answer_for_each_job;
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod failover_to_an_older_state;

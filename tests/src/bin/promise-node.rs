@@ -2,11 +2,11 @@
 
 use clap::Parser;
 use gristmill_broker::RedisConfig;
-use gristmill_handler::{KindOptions, Registry};
+use gristmill_handler::{BatchOptions, KindOptions, Registry};
 use gristmill_job::{Limit, QueueName, Rate, RetryBudget, RetryPolicy};
 use gristmill_node::{AfterDeadLetter, Counts, Node, NodeConfig, QueueConfig};
-use gristmill_tests::handlers::{Recorder, look, scripted};
-use gristmill_tests::script::{BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
+use gristmill_tests::handlers::{Recorder, batched, look, scripted};
+use gristmill_tests::script::{BATCHED, BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -184,6 +184,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         .retry(RetryPolicy::fixed(Duration::from_millis(50)).with_max_attempts(2));
     let mut registry =
         Registry::new().state(recorder).kind(KIND, scripted).kind_with(LIMITED, limited, scripted);
+    registry = registry.batch(BATCHED, BatchOptions::new(8, Duration::from_millis(20)), batched);
     registry = registry.kind(SCARCE, scripted).limit(SCARCE, limit(&arguments)?);
     for kind in &arguments.kinds {
         registry = match kind.as_str() {

@@ -75,8 +75,9 @@ pub(crate) fn time(span: Span) -> Duration {
     }
 }
 
-pub(crate) fn due(when: When) -> Due {
+pub(crate) fn due(when: When, now: UnixMillis) -> Due {
     match when {
+        When::Just => Due::At(now),
         When::Now => Due::Now,
         When::Past => Due::At(UnixMillis(1)),
         When::In(span) => Due::In(time(span)),
@@ -212,7 +213,7 @@ impl Both {
                     key: key(job.key),
                     envelope: Bytes::from(format!("envelope {}", self.calls)),
                     own_id: job.own_id,
-                    due: due(job.due),
+                    due: due(job.due, self.model.now()),
                 })
                 .collect();
         }

@@ -181,6 +181,8 @@ pub(crate) struct Job {
 pub(crate) enum When {
     Now,
     Past,
+    /// A moment ago, and behind whatever was to be due then.
+    Just,
     In(Span),
     /// In two hours, as a time of the clock.
     At,
@@ -340,7 +342,7 @@ fn number() -> impl Strategy<Value = Number> {
 
 fn enqueue() -> impl Strategy<Value = Operation> {
     let due = prop_oneof![60 => Just(When::Now), 12 => Just(When::In(Span::Moment)), 6 => Just(When::In(Span::Hour)),
-        2 => Just(When::Past), 2 => Just(When::At), 1 => Just(When::Never)];
+        2 => Just(When::Past), 4 => Just(When::Just), 2 => Just(When::At), 1 => Just(When::Never)];
     let job = (0..IDS, proptest::bool::weighted(0.6), 0..KEYS, due).prop_map(|(id, own_id, key, due)| Job {
         id,
         own_id,
