@@ -21,6 +21,8 @@ enum May {
 const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-job", May::Only(&[])),
     ("gristmill-telemetry", May::Only(&["gristmill-job"])),
+    // When recurring jobs are due: pure.
+    ("gristmill-schedule", May::Only(&["gristmill-job"])),
     // Heavy, and of use to a program alone.
     ("gristmill-otlp", May::Only(&["gristmill-job", "gristmill-telemetry"])),
     ("gristmill-broker", May::Only(&["gristmill-job", "gristmill-telemetry"])),
