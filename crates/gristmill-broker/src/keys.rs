@@ -97,6 +97,13 @@ pub struct PartitionKeys {
     pub dead: String,
     /// hash · dead letter id to its record. Until discard.
     pub dead_bodies: String,
+    /// hash · name of a schedule whose jobs' key lies here to its record ([`crate::schedule`]). Written by define, fire,
+    /// resume_schedule; until remove_schedule.
+    pub schedules: String,
+    /// hash · name to the definition that stands, JSON. Written by define; until remove_schedule.
+    pub schedule_definitions: String,
+    /// hash · name to `<since ms>`, who and why, a line each. Written by pause_schedule; until resume_schedule.
+    pub schedules_paused: String,
     /// stream · emitted jobs (fields `q`, `i`, `k`, `d`) on their way. Written by settle, removed by forward.
     pub outbox: String,
 }
@@ -118,13 +125,16 @@ impl PartitionKeys {
             held: key("held"),
             dead: key("dead"),
             dead_bodies: key("dead:bodies"),
+            schedules: key("schedules"),
+            schedule_definitions: key("schedules:definitions"),
+            schedules_paused: key("schedules:paused"),
             outbox: key("outbox"),
             prefix,
         }
     }
 
     /// string · `waiting <place>`, `applied`, `stale`, `dead <id>` or `discarded`: the mark of a producer's id. Written by
-    /// enqueue, settle and discard; lives as long as its job and for a window after its verdict.
+    /// enqueue, fire, settle and discard; lives as long as its job and for a window after its verdict.
     #[must_use]
     pub fn seen(&self, id: &[u8]) -> Vec<u8> {
         self.named(b":seen:", id)

@@ -13,6 +13,7 @@
 //!   people do), and [`audit`] (what they did). What a job waits for is read by [`locate`] (one job), [`waiting`] (lines and
 //!   holds, in slices) and [`survey`] (a stream, in slices); how
 //!   partitions stand in numbers by [`look`].
+//! * [`schedule`]: recurring jobs: `define`, `fire`, and what people do with them.
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -51,6 +52,7 @@ pub mod release_key;
 pub mod replay;
 mod reply;
 pub mod returned;
+pub mod schedule;
 mod script;
 pub mod settle;
 pub mod skip;

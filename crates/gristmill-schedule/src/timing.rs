@@ -13,6 +13,7 @@ use gristmill_job::UnixMillis;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Longest cron text, in bytes.
@@ -67,7 +68,7 @@ pub enum Timing {
 #[derive(Debug, Clone)]
 pub struct CronTiming {
     text: String,
-    cron: Cron,
+    cron: Arc<Cron>,
     zone: TimeZone,
 }
 
@@ -106,7 +107,7 @@ impl Timing {
         let cron = parser.parse(text).map_err(|error| wrong(error.to_string()))?;
         let zone = zone_of(zone)?;
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let timing = Self::Cron(CronTiming { text, cron, zone });
+        let timing = Self::Cron(CronTiming { text, cron: Arc::new(cron), zone });
         match timing.next_after(UnixMillis(0)) {
             Some(_) => Ok(timing),
             None => Err(wrong("it never comes".into())),

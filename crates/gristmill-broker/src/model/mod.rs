@@ -8,6 +8,7 @@
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
 //!   as the scripts of these names; `people`: replay, discard, release_key, skip.
+//! * `schedule`: define, fire, and what people do with schedules.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
@@ -19,6 +20,7 @@ mod look;
 mod partition;
 mod people;
 mod recover;
+mod schedule;
 mod settle;
 mod stream;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
+use crate::schedule::{Pause, Record};
 use crate::settle::Emit;
 use crate::state::{JobState, StateLine};
 use bytes::Bytes;
@@ -24,6 +25,9 @@ pub(super) struct Partition {
     /// In order of death; a letter's id may be written once more, and then moves.
     pub(super) dead: BTreeSet<(UnixMillis, String)>,
     pub(super) dead_bodies: BTreeMap<String, Bytes>,
+    pub(super) schedules: BTreeMap<String, Record>,
+    pub(super) schedule_definitions: BTreeMap<String, Bytes>,
+    pub(super) schedules_paused: BTreeMap<String, Pause>,
     pub(super) outbox: Stream<Emit>,
     pub(super) seen: BTreeMap<JobId, Mark>,
     /// Until when (ms) a call's repeat is known.

@@ -43,6 +43,9 @@ pub(crate) struct Both {
     pub(crate) heard: Vec<&'static str>,
     pub(crate) jobs: Vec<Known>,
     pub(crate) tenures: [Vec<Tenure>; ACTORS],
+    /// When this sequence began.
+    pub(crate) began: UnixMillis,
+    pub(crate) fires: u64,
     calls: u64,
     last_jobs: Vec<EncodedJob>,
 }
@@ -94,6 +97,8 @@ impl Both {
             heard: Vec::new(),
             jobs: Vec::new(),
             tenures: Default::default(),
+            began: UnixMillis(0),
+            fires: 0,
             calls: 0,
             last_jobs: Vec::new(),
         }
@@ -104,8 +109,10 @@ impl Both {
         self.given = Default::default();
         self.jobs.clear();
         self.tenures = Default::default();
-        self.model.set_now(UnixMillis(clock()));
+        self.began = UnixMillis(clock());
+        self.model.set_now(self.began);
         self.create(1).await?;
+        self.define(0, true, Some(0), Span::Hour).await?;
         self.put(&Operation::Take { who: 0, ttl: Span::Hour }).await
     }
 
@@ -152,6 +159,13 @@ impl Both {
             Operation::Hold { key: number } => self.hold(*number),
             Operation::Absolve { run, turn, job } => self.absolve(*run, *turn, *job).await,
             Operation::Load { jobs } => self.load(jobs).await,
+            Operation::Define { definition, tells, known, stands } => {
+                self.define(*definition, *tells, *known, *stands).await
+            }
+            Operation::Fire(fire) => self.fire(fire).await,
+            Operation::PauseSchedule { who } => self.pause_schedule(*who).await,
+            Operation::ResumeSchedule => self.resume_schedule().await,
+            Operation::RemoveSchedule { also_defined } => self.remove_schedule(*also_defined).await,
             Operation::SpoilEntity { key: number } => {
                 self.model.spoil_entity(&self.keys, &key(*number));
                 self.raw(&[b"SET".to_vec(), self.keys.entity(key(*number).as_bytes()), b"x".to_vec()])

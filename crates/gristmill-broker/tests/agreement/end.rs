@@ -40,6 +40,7 @@ pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
     states(both)?;
     beside(both)?;
     marks(both)?;
+    both.same_schedules().await?;
     lease(both)
 }
 

@@ -84,6 +84,21 @@ pub(crate) enum Operation {
     Hold {
         key: u8,
     },
+    /// Of a schedule, one of three definitions; known is a slot.
+    Define {
+        definition: u8,
+        tells: bool,
+        known: Option<u64>,
+        stands: Span,
+    },
+    Fire(Fire),
+    PauseSchedule {
+        who: usize,
+    },
+    ResumeSchedule,
+    RemoveSchedule {
+        also_defined: bool,
+    },
     Absolve {
         /// Whose tenure and how long ago; else the run that its line names.
         run: Option<(usize, usize)>,
@@ -111,6 +126,8 @@ impl Operation {
             }
             Self::Announce { ttl, .. } => *ttl == Some(Span::Moment),
             Self::Want { stands, .. } => *stands == Span::Moment,
+            // What it confirms is over for the next one that says so.
+            Self::Define { .. } => true,
             Self::Discard { window, .. } => *window == Span::Moment,
             Self::Call { call: Call::Settle { window, .. }, .. } => *window == Span::Moment,
             _ => false,
@@ -178,6 +195,22 @@ pub(crate) enum Call {
         entries: Vec<usize>,
     },
     Release,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Fire {
+    pub(crate) partitions: u16,
+    pub(crate) definition: u8,
+    /// Else one of the future.
+    pub(crate) slot: Option<u64>,
+    /// It knows an earlier state.
+    pub(crate) stale: bool,
+    pub(crate) pass: bool,
+    pub(crate) unless_alive: bool,
+    pub(crate) id: u8,
+    pub(crate) before: u8,
+    /// Under the name of the call before.
+    pub(crate) again: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -255,9 +288,40 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (proptest::option::weighted(0.2, (0..ACTORS, 0..3usize)), turn(), which())
             .prop_map(|(run, turn, job)| Operation::Absolve { run, turn, job }),
         2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
+        4 => (definition(), proptest::bool::weighted(0.8), proptest::option::weighted(0.8, 0..20u64), span())
+            .prop_map(|(definition, tells, known, stands)| Operation::Define { definition, tells, known, stands }),
+        10 => fire().prop_map(Operation::Fire),
+        1 => prop_oneof![
+            2 => who().prop_map(|who| Operation::PauseSchedule { who }),
+            2 => Just(Operation::ResumeSchedule),
+            1 => any::<bool>().prop_map(|also_defined| Operation::RemoveSchedule { also_defined }),
+        ],
         4 => (vec((0..LETTERS, names()), 1..4), span())
             .prop_map(|(letters, window)| Operation::Discard { letters, window }),
     ]
+}
+
+fn definition() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0), 1 => Just(1), 1 => Just(2u8)]
+}
+
+fn fire() -> impl Strategy<Value = Fire> {
+    let partitions = prop_oneof![15 => Just(1), 1 => Just(2u16)];
+    let what = (definition(), proptest::option::weighted(0.9, 0..40u64), proptest::bool::weighted(0.1));
+    let how = (proptest::bool::weighted(0.1), any::<bool>(), proptest::bool::weighted(0.1));
+    (partitions, what, how, 0..IDS, 0..IDS).prop_map(
+        |(partitions, (definition, slot, stale), (pass, unless_alive, again), id, before)| Fire {
+            partitions,
+            definition,
+            slot,
+            stale,
+            pass,
+            unless_alive,
+            id,
+            before,
+            again,
+        },
+    )
 }
 
 fn names() -> impl Strategy<Value = Names> {

@@ -11,6 +11,7 @@
 //! * `clock`: a Redis clock that was set back.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
+//! * `schedules`: recurring jobs: define, fire, what people do with them, a clock that jumps.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `people_model`: the same on the model, at random.
@@ -32,6 +33,7 @@ mod people;
 mod people_model;
 mod replies;
 mod returned;
+mod schedules;
 mod settling;
 mod suspects;
 mod traces;
