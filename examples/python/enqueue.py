@@ -2,8 +2,9 @@
 
     python3 enqueue.py REDIS_URL QUEUE [--plain] < jobs.jsonl     (Debian: apt install python3-redis python3-msgpack python3-xxhash)
 
-A line is {"id": text, "key": text, "version": number, "kind": text, "payload": any JSON}. Printed for each: the job's place in
-the queue, or `duplicate` and how the first one of its id stands.
+A line is {"id": text, "key": text, "version": number, "kind": text, "payload": any JSON}; with "in_ms": number or "at": Unix ms it
+is for later. Printed for each: the job's place in the queue, `delayed` and what names it until it is due, or `duplicate` and how the first
+one of its id stands.
 
 There are two ways. The enqueue script, called by its hash, knows ids that were enqueued before, refuses what is over the
 queue's limit, and may be called again when its answer was lost. `--plain` is XADD: nothing to load, and repeats are other jobs.
@@ -49,8 +50,10 @@ class Producer:
         """Its place, or `duplicate …`. Raises Refused, or redis.ConnectionError where nobody knows: then call again."""
         prefix, partitions = self.prefix(queue, job["key"])
         # The call has a name, so that its repeat after a lost answer is known as one.
-        keys = [f"{prefix}:meta", f"{prefix}:stream", f"{prefix}:call:{uuid.uuid4()}", f"{prefix}:seen:{job['id']}"]
-        arguments = [partitions, CALL_MARK_MS, job["id"], job["key"], envelope(job), "1"]
+        rooms = ["meta", "stream", f"call:{uuid.uuid4()}", "delayed", "delayed:bodies", "delayed:bell", f"seen:{job['id']}"]
+        keys = [f"{prefix}:{room}" for room in rooms]
+        due = f"+{job['in_ms']}" if "in_ms" in job else job.get("at", "")
+        arguments = [partitions, CALL_MARK_MS, job["id"], job["key"], envelope(job), "1", due]
         for tries_left in reversed(range(TRIES)):
             try:
                 answer = [text.decode() for text in self.script(keys, arguments)]
@@ -61,10 +64,12 @@ class Producer:
                 time.sleep(0.2)
         if answer[0] in ("ok", "repeated"):
             return answer[1]
-        raise Refused(" ".join(answer))  # no_queue, differs, full
+        raise Refused(" ".join(answer))  # no_queue, differs, full, too_far
 
     def add(self, queue, job):
-        """Its place. Repeats are not known."""
+        """Its place. Repeats are not known, and nothing is for later."""
+        if "in_ms" in job or "at" in job:
+            raise Refused("a job for later needs the script: leave --plain out")
         prefix, _ = self.prefix(queue, job["key"])
         entry = {"i": job["id"], "k": job["key"], "d": envelope(job, own_id=False)}
         return self.client.xadd(f"{prefix}:stream", entry).decode()

@@ -2,6 +2,7 @@
 
 use crate::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use crate::create::CreateError;
+use crate::delayed::Member;
 use crate::enqueue::{Accepted, EnqueueAnswer};
 use crate::error::CallError;
 use crate::keys::QueueDefinition;
@@ -32,8 +33,10 @@ pub struct Broker {
 pub struct Enqueued {
     /// Its id: the producer's, or the one we made.
     pub id: JobId,
-    /// Its place; `None` where it was accepted by a call whose answer was lost, or is a duplicate.
+    /// Its place; `None` where it was accepted by a call whose answer was lost, is for later, or is a duplicate.
     pub place: Option<Place>,
+    /// What names it in `delayed` until it is due, where it was enqueued for later.
+    pub delayed: Option<Member>,
     /// How the first job of this id stands, if this one was absorbed as its duplicate.
     pub duplicate_of: Option<String>,
 }
@@ -68,6 +71,17 @@ pub enum EnqueueError {
         /// Jobs per partition.
         limit: String,
     },
+    /// A job is due further away than queues take; nothing of its call was enqueued.
+    #[error(
+        "expected due times within ten years, got {due:?} for a job of queue {queue}; times are in milliseconds (since 1970, \
+         if absolute)"
+    )]
+    TooFar {
+        /// Which queue.
+        queue: QueueName,
+        /// As it was sent.
+        due: String,
+    },
     /// Redis refused or did not answer in the time allowed.
     #[error("{0} (jobs with ids of their own can be enqueued again safely)")]
     Call(#[from] CallError),
@@ -82,6 +96,7 @@ impl EnqueueError {
             Self::NoQueue(_) => "no_queue",
             Self::Differs { .. } => "queue_changed",
             Self::Full { .. } => "queue_full",
+            Self::TooFar { .. } => "too_far",
             Self::Call(_) => "redis",
         }
     }
@@ -279,12 +294,14 @@ impl Broker {
                 }
             };
             for ((index, job), accepted) in indexes.into_iter().zip(chunk).zip(accepted) {
-                let (place, duplicate_of) = match accepted {
-                    Accepted::At(place) => (Some(place), None),
-                    Accepted::Before => (None, None),
-                    Accepted::Duplicate { standing } => (None, Some(standing)),
-                };
-                answers.push((index, Ok(Enqueued { id: job.id, place, duplicate_of })));
+                let mut enqueued = Enqueued { id: job.id, place: None, delayed: None, duplicate_of: None };
+                match accepted {
+                    Accepted::At(place) => enqueued.place = Some(place),
+                    Accepted::Delayed(member) => enqueued.delayed = Some(member),
+                    Accepted::Before => {}
+                    Accepted::Duplicate { standing } => enqueued.duplicate_of = Some(standing),
+                }
+                answers.push((index, Ok(enqueued)));
             }
         }
         answers
@@ -317,6 +334,9 @@ impl Broker {
                 }
                 Ok(EnqueueAnswer::Full { limit }) => {
                     return Err(EnqueueError::Full { queue: queue.name.clone(), limit });
+                }
+                Ok(EnqueueAnswer::TooFar { due, .. }) => {
+                    return Err(EnqueueError::TooFar { queue: queue.name.clone(), due });
                 }
                 Err(error @ (CallError::Unknown | CallError::Lost(_) | CallError::Unserved(_)))
                     if started.elapsed() < self.patience =>
@@ -354,6 +374,7 @@ mod tests {
                 key: Key::new("key").unwrap(),
                 envelope: Bytes::from(vec![0; size]),
                 own_id: true,
+                due: gristmill_job::Due::Now,
             };
             assert_eq!(jobs_of_one_call(std::iter::repeat_n(&job, 300)), expected, "{size} bytes each");
         }

@@ -2,14 +2,16 @@
 //! does nothing twice, and a request that arrives late, or after a failover to an older state, does nothing at all.
 
 use crate::census::Census;
+use crate::delayed::Member;
 use crate::entry::Entry;
 use crate::error::CallError;
 use crate::fence::{Fence, Refusal};
 use crate::keys::PartitionKeys;
+use crate::promote::Promoted;
 use crate::settle::{Settle, Settled};
 use crate::start::{Marked, Start};
 use crate::take::Taken;
-use crate::{census, claim, forward, hand_back, lease, recover, settle, start, take};
+use crate::{census, claim, forward, hand_back, lease, promote, recover, settle, start, take};
 use gristmill_job::Place;
 use redis::{Pipeline, Value};
 
@@ -61,6 +63,8 @@ pub enum Call {
     },
     /// Removes outbox entries whose jobs are in their queues.
     Forward(Vec<Place>),
+    /// Moves jobs for later that are due to the stream, as the answer before named them, and asks what is due next.
+    Promote(Vec<Member>),
     /// Gives the partition up.
     Release,
 }
@@ -84,6 +88,7 @@ impl Call {
             Self::HandBack { .. } => "hand_back",
             Self::Census { .. } => "census",
             Self::Forward(_) => "forward",
+            Self::Promote(_) => "promote",
             Self::Release => "release",
         }
     }
@@ -121,6 +126,8 @@ pub enum Answer {
         /// Whether this call wrote them, or an earlier one of the same number.
         first: bool,
     },
+    /// What was moved, and what is due next.
+    Promoted(Promoted),
     /// Done, now or by an earlier call of the same number.
     Done,
     /// A call that cannot be repeated was executed before.
@@ -155,6 +162,7 @@ impl Call {
             Self::HandBack { places, stopped } => hand_back::write(guard, places, *stopped),
             Self::Census { cursors } => census::write(guard, *cursors),
             Self::Forward(ids) => forward::write(guard, ids),
+            Self::Promote(slice) => promote::write(guard, slice),
             Self::Release => lease::release::write(guard),
         }
     }
@@ -174,6 +182,7 @@ impl Call {
             Self::HandBack { .. } => hand_back::read(first),
             Self::Census { .. } => census::read(first),
             Self::Forward(_) => forward::read(first),
+            Self::Promote(_) => promote::read(first),
             Self::Release => lease::release::read(first),
         }
     }

@@ -2,13 +2,14 @@
 //! repeats calls whose answer was lost.
 
 use crate::call::MAX_JOBS_PER_CALL;
+use crate::delayed::Member;
 use crate::error::CallError;
 use crate::keys::PartitionKeys;
 use crate::lease::acquire::millis;
 use crate::link::Connection;
 use crate::reply::{self, Words};
 use crate::script::ENQUEUE;
-use gristmill_job::{EncodedJob, Place};
+use gristmill_job::{Due, EncodedJob, Place};
 use std::time::Duration;
 
 /// How long the mark of one call answers its repeat.
@@ -19,11 +20,13 @@ pub const CALL_MARK_LIFE: Duration = Duration::from_secs(120);
 pub enum Accepted {
     /// In the stream, at this place.
     At(Place),
-    /// In the stream, by an earlier execution of the same call; its place is not told again.
+    /// For later: it gets its place when it is due.
+    Delayed(Member),
+    /// In the stream or for later, by an earlier execution of the same call; where, is not told again.
     Before,
     /// Its id is known already.
     Duplicate {
-        /// How the first one stands: `waiting <place>`, `applied`, `stale`, `dead <letter>`.
+        /// How the first one stands: `waiting <place>`, `waiting <member>` where it is for later, `applied`, `stale`, `dead <letter>`.
         standing: String,
     },
 }
@@ -45,6 +48,13 @@ pub enum EnqueueAnswer {
         /// Its limit, in jobs.
         limit: String,
     },
+    /// A job is due further away than the script takes; nothing was added.
+    TooFar {
+        /// Which job of the call, from 1.
+        job: u64,
+        /// As it was sent.
+        due: String,
+    },
 }
 
 impl Connection {
@@ -62,8 +72,9 @@ impl Connection {
         debug_assert!(jobs.len() <= MAX_JOBS_PER_CALL);
         let marked = jobs.iter().filter(|job| job.own_id).count();
         let bytes = jobs.iter().map(|job| job.envelope.len() + 96).sum();
-        let mut script = ENQUEUE.call_sized(3 + marked, 2 + 4 * jobs.len(), bytes);
+        let mut script = ENQUEUE.call_sized(6 + marked, 2 + 5 * jobs.len(), bytes);
         script.arg(&keys.meta).arg(&keys.stream).arg(keys.call(call_id));
+        script.arg(&keys.delayed).arg(&keys.delayed_bodies).arg(&keys.delayed_bell);
         for job in jobs.iter().filter(|job| job.own_id) {
             script.arg(keys.seen(job.id.as_bytes()));
         }
@@ -71,6 +82,10 @@ impl Connection {
         for job in jobs {
             script.arg(job.id.as_bytes()).arg(job.key.as_bytes()).arg(job.envelope.as_ref());
             script.arg(if job.own_id { "1" } else { "0" });
+            match job.due {
+                Due::Now => script.arg(""),
+                due => script.arg(due.to_string()),
+            };
         }
         let mut words = Words::read(self.timed("enqueue", self.one(script)).await?, "the answer of enqueue")?;
         Ok(match words.tag() {
@@ -79,7 +94,8 @@ impl Connection {
             "no_queue" => EnqueueAnswer::NoQueue,
             "differs" => EnqueueAnswer::Differs { partitions: words.next_text()? },
             "full" => EnqueueAnswer::Full { limit: words.next_text()? },
-            _ => return Err(words.unknown("ok, repeated, no_queue, differs or full")),
+            "too_far" => EnqueueAnswer::TooFar { job: words.next_number()?, due: words.next_text()? },
+            _ => return Err(words.unknown("ok, repeated, no_queue, differs, full or too_far")),
         })
     }
 }
@@ -89,9 +105,14 @@ fn accepted(value: redis::Value) -> Result<Accepted, CallError> {
     if let Some(place) = Place::parse(&bytes) {
         return Ok(Accepted::At(place));
     }
+    if let Some(member) = bytes.strip_prefix(b"delayed ") {
+        return Ok(Accepted::Delayed(Member::from_stored(bytes.slice_ref(member))));
+    }
     let text = String::from_utf8_lossy(&bytes);
     match text.strip_prefix("duplicate ") {
         Some(standing) => Ok(Accepted::Duplicate { standing: standing.to_owned() }),
-        None => Err(CallError::Unexpected(format!("expected a place or a duplicate, got {text:?}"))),
+        None => {
+            Err(CallError::Unexpected(format!("expected a place, a member or a duplicate, got {text:?}")))
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::keys::{GROUP, PartitionKeys, QUEUES, QueueDefinition};
 use crate::link::Connection;
 use crate::reply;
 use bytes::Bytes;
-use gristmill_job::{DeadLetter, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
+use gristmill_job::{DeadLetter, Due, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
 use redis::{Pipeline, Value};
 
 /// One partition, at a glance.
@@ -271,7 +271,7 @@ impl Connection {
             let read =
                 QueueName::new(&String::from_utf8_lossy(&queue)).map_err(|e| e.to_string()).map(|queue| {
                     let (id, key) = (JobId::from_stored(job), Key::from_stored(key));
-                    (queue, EncodedJob { id, key, envelope, own_id: true })
+                    (queue, EncodedJob { id, key, envelope, own_id: true, due: Due::Now })
                 });
             emitted.push((id, read));
         }

@@ -76,7 +76,8 @@ pub struct PartitionKeys {
     prefix: String,
     /// stream · ready jobs (fields `i`, `k`, `d`), group [`GROUP`]. Written by enqueue; settle acknowledges and deletes.
     pub stream: String,
-    /// hash · mode, partitions, limit. Written by create, again after a flush.
+    /// hash · mode, partitions, limit; delayed_seq, which counts the jobs for later. Written by create, again after a flush,
+    /// and by enqueue.
     pub meta: String,
     /// hash · incarnation, epoch, expires (Redis ms), number of the last call, wanted, wanted_until, changes. Written
     /// by acquire, want, renew, release and every numbered call. Never deleted, no TTL.
@@ -104,6 +105,13 @@ pub struct PartitionKeys {
     pub schedule_definitions: String,
     /// hash · name to `<since ms>`, who and why, a line each. Written by pause_schedule; until resume_schedule.
     pub schedules_paused: String,
+    /// sorted set · `<seq>:<own>:<id>` of jobs for later by their due time (Redis ms): seq of 16 digits counts them in `meta`,
+    /// own is `1` where the id is the producer's. Written by enqueue, removed by promote.
+    pub delayed: String,
+    /// hash · member of `delayed` to MessagePack `[key, envelope, state line or ""]` ([`crate::delayed`]). As `delayed`.
+    pub delayed_bodies: String,
+    /// stream, one entry · that the first of `delayed` is another; rings its owner. Written by enqueue.
+    pub delayed_bell: String,
     /// stream · emitted jobs (fields `q`, `i`, `k`, `d`) on their way. Written by settle, removed by forward.
     pub outbox: String,
 }
@@ -128,13 +136,16 @@ impl PartitionKeys {
             schedules: key("schedules"),
             schedule_definitions: key("schedules:definitions"),
             schedules_paused: key("schedules:paused"),
+            delayed: key("delayed"),
+            delayed_bodies: key("delayed:bodies"),
+            delayed_bell: key("delayed:bell"),
             outbox: key("outbox"),
             prefix,
         }
     }
 
-    /// string · `waiting <place>`, `applied`, `stale`, `dead <id>` or `discarded`: the mark of a producer's id. Written by
-    /// enqueue, fire, settle and discard; lives as long as its job and for a window after its verdict.
+    /// string · `waiting <place>`, `waiting <member of delayed>`, `applied`, `stale`, `dead <id>` or `discarded`: the mark of a producer's id. Written by
+    /// enqueue, fire, promote, settle and discard; lives as long as its job and for a window after its verdict.
     #[must_use]
     pub fn seen(&self, id: &[u8]) -> Vec<u8> {
         self.named(b":seen:", id)

@@ -5,7 +5,7 @@
 //!
 //! * [`keys`]: every key that exists, spelled once.
 //! * [`fence`]: who may touch a partition: incarnation, epoch, number.
-//! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward` and `lease::release`
+//! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward`, `promote` and `lease::release`
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
 //! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`hung`], [`inspect`], [`doctor`]: what needs no
@@ -29,6 +29,7 @@ pub mod census;
 pub mod claim;
 pub mod create;
 pub mod dead;
+pub mod delayed;
 pub mod discard;
 pub mod doctor;
 pub mod doorbell;
@@ -47,6 +48,7 @@ pub mod load;
 pub mod locate;
 pub mod look;
 pub mod model;
+pub mod promote;
 pub mod recover;
 pub mod release_key;
 pub mod replay;

@@ -46,6 +46,7 @@ scripts! {
     HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
     LOOK = "lua/look.lua" with "lua/state.lua",
     PAUSE_SCHEDULE = "lua/pause_schedule.lua" with "lua/schedule.lua",
+    PROMOTE = "lua/promote.lua",
     RECOVER = "lua/recover.lua" with "lua/state.lua",
     RELEASE = "lua/release.lua",
     RELEASE_KEY = "lua/release_key.lua" with "lua/state.lua",

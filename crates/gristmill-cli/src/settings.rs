@@ -355,3 +355,7 @@ mod reference_tests;
 #[cfg(test)]
 #[path = "settings/kinds_tests.rs"]
 mod kinds_tests;
+
+#[cfg(test)]
+#[path = "settings/queue_tests.rs"]
+mod queue_tests;

@@ -237,7 +237,7 @@ pub(crate) fn told(
 
 fn one(answer: &Result<Enqueued, EnqueueError>) -> Value {
     match answer {
-        Ok(Enqueued { id, place, duplicate_of: None }) => {
+        Ok(Enqueued { id, place, duplicate_of: None, .. }) => {
             json!({ "status": status(answer), "id": id.to_string(), "place": place.map(|place| place.to_string()) })
         }
         Ok(Enqueued { id, duplicate_of: Some(standing), .. }) => {

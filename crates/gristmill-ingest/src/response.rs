@@ -160,6 +160,7 @@ impl Refusal {
             EnqueueError::Differs { .. } => {
                 Self::away("queue_changed", "the queue was made again with other partitions; try again")
             }
+            EnqueueError::TooFar { .. } => Self::bad_request(error.to_string()),
             EnqueueError::Encode { error, .. } => Self::bad_request(error.to_string()),
             EnqueueError::Call(error) => Self::of_call(error, telemetry),
         }

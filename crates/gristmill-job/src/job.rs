@@ -1,10 +1,12 @@
 //! A job as a producer describes it, and its encoded form.
 
+use crate::due::{Due, TooFar};
 use crate::envelope::{ContentType, Envelope, EnvelopeError, Limits};
 use crate::name::{JobId, Key, Kind, NameError};
 use crate::time::UnixMillis;
 use bytes::Bytes;
 use serde::Serialize;
+use std::time::Duration;
 
 /// What a queue accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct NewJob {
     pub headers: Vec<(String, String)>,
     /// The job's own limits.
     pub limits: Limits,
+    /// When it becomes ready. Not in the envelope.
+    pub due: Due,
 }
 
 /// Why a job could not be built or encoded.
@@ -52,6 +56,9 @@ pub enum EncodeError {
     /// Too large, or not encodable.
     #[error(transparent)]
     Envelope(#[from] EnvelopeError),
+    /// Due too far away.
+    #[error(transparent)]
+    Due(#[from] TooFar),
 }
 
 impl NewJob {
@@ -87,6 +94,7 @@ impl NewJob {
             content_type,
             headers: Vec::new(),
             limits: Limits::default(),
+            due: Due::Now,
         })
     }
 
@@ -113,11 +121,26 @@ impl NewJob {
         self
     }
 
+    /// Due then, by the clock of Redis; a time that is over means at once.
+    #[must_use]
+    pub fn due_at(mut self, at: UnixMillis) -> Self {
+        self.due = Due::At(at);
+        self
+    }
+
+    /// Due so long after it was enqueued, by the clock of Redis.
+    #[must_use]
+    pub fn due_in(mut self, delay: Duration) -> Self {
+        self.due = Due::In(delay);
+        self
+    }
+
     /// The bytes of the three fields of its stream entry. `now` labels the job, it decides nothing.
     ///
     /// # Errors
-    /// [`EnvelopeError::TooLarge`] beyond the limit.
+    /// [`EnvelopeError::TooLarge`] beyond the limit, [`EncodeError::Due`] further away than [`crate::MAX_DELAY`].
     pub fn encode(&self, now: UnixMillis, limits: JobLimits) -> Result<EncodedJob, EncodeError> {
+        let due = self.due.within_bounds(now)?;
         let envelope = Envelope {
             kind: self.kind.as_str(),
             version: self.version,
@@ -134,11 +157,12 @@ impl NewJob {
             id: self.id.clone().unwrap_or_else(JobId::generate),
             key: self.key.clone(),
             envelope: Bytes::from(envelope),
+            due,
         })
     }
 }
 
-/// A job ready to be enqueued: the three fields of its stream entry.
+/// A job ready to be enqueued: the three fields of its stream entry, and when it is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedJob {
     /// Field `i`.
@@ -149,4 +173,6 @@ pub struct EncodedJob {
     pub envelope: Bytes,
     /// Whether the id is the producer's, and so has a mark in `seen`.
     pub own_id: bool,
+    /// When it becomes ready.
+    pub due: Due,
 }

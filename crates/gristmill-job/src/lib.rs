@@ -18,6 +18,7 @@
 //! (`from_stored`), so that nothing a foreign producer wrote can stop a reader.
 
 pub mod dead_letter;
+pub mod due;
 pub mod envelope;
 pub mod history;
 pub mod job;
@@ -30,6 +31,7 @@ pub mod time;
 pub mod trace;
 
 pub use dead_letter::{DeadLetter, DeadReason};
+pub use due::{Due, MAX_DELAY, TooFar};
 pub use envelope::{ContentType, Envelope, EnvelopeError, Limits};
 pub use history::{AttemptRecord, CrashRecord, History};
 pub use job::{EncodeError, EncodedJob, JobLimits, NewJob};

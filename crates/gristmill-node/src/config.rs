@@ -40,6 +40,8 @@ pub struct QueueConfig {
     pub name: QueueName,
     /// How many partitions it has; fixed when the queue is first made.
     pub partitions: u16,
+    /// How many of the node's starts it has beside the other queues, where they wait for slots: 1 to [`MAX_WEIGHT`].
+    pub weight: u32,
     /// How failed jobs are tried again.
     pub retry: RetryPolicy,
     /// How many retries it affords.
@@ -61,6 +63,7 @@ impl QueueConfig {
         Self {
             name,
             partitions: DEFAULT_PARTITIONS,
+            weight: 1,
             retry: RetryPolicy::default(),
             retry_budget: RetryBudget::default(),
             after_dead_letter: AfterDeadLetter::default(),
@@ -81,6 +84,8 @@ impl QueueConfig {
         &self,
         ensure: impl Fn(bool, &'static str, &str, String) -> Result<(), ConfigError>,
     ) -> Result<(), ConfigError> {
+        let legal = (1..=MAX_WEIGHT).contains(&self.weight);
+        ensure(legal, "queues.weight", "1 to 100", self.weight.to_string())?;
         let RetryBudget { share, per_second } = self.retry_budget;
         let legal = share.is_finite() && share >= 0.0;
         ensure(legal, "queues.retry_budget.share", "a number from 0", share.to_string())?;
@@ -95,6 +100,8 @@ impl QueueConfig {
     }
 }
 
+/// Most that a queue's weight may be.
+pub const MAX_WEIGHT: u32 = crate::worker::turns::MAX_WEIGHT;
 /// Younger dead letters are never discarded by age.
 const SHORTEST_DEAD_AGE: Duration = Duration::from_secs(1);
 
@@ -256,10 +263,12 @@ mod tests {
     #[test]
     fn impossible_relations_are_refused_by_name() {
         type Breaks = fn(&mut NodeConfig);
-        let broken: [(&str, Breaks); 13] = [
+        let broken: [(&str, Breaks); 15] = [
             ("queues", |c| c.queues.clear()),
             ("queues", |c| c.queues.push(c.queues[0].clone())),
             ("queues.partitions", |c| c.queues[0].partitions = 0),
+            ("queues.weight", |c| c.queues[0].weight = 0),
+            ("queues.weight", |c| c.queues[0].weight = MAX_WEIGHT + 1),
             ("lease.renewal_ms", |c| c.lease_renewal = c.lease_ttl),
             ("lease.margin_ms", |c| c.lease_margin = c.lease_ttl),
             ("lease.margin_ms", |c| c.lease_margin = Duration::ZERO),

@@ -210,7 +210,7 @@ impl Heartbeat {
         }
         for ((answer, shared), renew) in answers.into_iter().zip(shared).zip(renewals) {
             match answer {
-                Renewed::Ok { wanted_by, changes, now } => {
+                Renewed::Ok { wanted_by, changes, now, .. } => {
                     if !self.holds(&shared, &renew.fence) {
                         continue;
                     }

@@ -15,6 +15,7 @@ pub(crate) mod panics;
 pub(crate) mod run_queue;
 pub(crate) mod slot;
 pub(crate) mod stealable;
+pub(crate) mod turns;
 pub(crate) mod watch;
 pub(crate) mod watched;
 

@@ -5,6 +5,7 @@ use crate::fence::{Fence, Incarnation, Refusal};
 use crate::keys::PartitionKeys;
 use crate::lease::acquire::millis;
 use crate::link::Connection;
+use crate::promote;
 use crate::reply::Words;
 use crate::script::RENEW;
 use gristmill_job::UnixMillis;
@@ -33,6 +34,8 @@ pub enum Renewed {
         changes: u64,
         /// The Redis clock.
         now: UnixMillis,
+        /// When the first job for later is due, or was; `None` if there is none.
+        due: Option<UnixMillis>,
     },
     /// Not mine, or not on the history I know.
     Refused(Refusal),
@@ -46,7 +49,11 @@ impl Connection {
     pub async fn renew(&self, leases: &[Renew], ttl: Duration) -> Result<Vec<Renewed>, CallError> {
         let mut pipeline = Pipeline::with_capacity(leases.len());
         for lease in leases {
-            let mut script = RENEW.call(&[lease.keys.lease.as_bytes(), lease.keys.stream.as_bytes()]);
+            let mut script = RENEW.call(&[
+                lease.keys.lease.as_bytes(),
+                lease.keys.stream.as_bytes(),
+                lease.keys.delayed.as_bytes(),
+            ]);
             script.arg(lease.fence.incarnation.as_str()).arg(lease.fence.epoch.0);
             script.arg(millis(ttl)).arg(lease.answered);
             pipeline.add_command(script);
@@ -67,6 +74,7 @@ fn read(value: Value) -> Result<Renewed, CallError> {
                 .map(|w| Incarnation::from_stored(&w)),
             changes: words.next_number()?,
             now: UnixMillis(words.next_number()?),
+            due: promote::due_time(words.next())?,
         }),
         _ => Err(words.unknown("ok, fenced or gap")),
     }

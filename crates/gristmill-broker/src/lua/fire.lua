@@ -1,6 +1,7 @@
 -- fire: enqueues the job of one slot of a schedule, or passes a slot over, once under any number of nodes.
 -- KEYS 1 meta (hash)  2 stream (stream)  3 schedules (hash)  4 paused (hash)  5 returned bodies (hash)
---      6 seen (string) of this slot's job  7 seen (string) of the job of the slot that was fired last
+--      6 delayed (sorted set)  7 delayed bodies (hash)
+--      8 seen (string) of this slot's job  9 seen (string) of the job of the slot that was fired last
 -- ARGV 1 number of partitions the caller believes in  2 name  3 fingerprint of the timing  4 of all of it
 --      5 up to which slot (ms) all was dealt with  6 the slot that was fired last (ms), both as the caller knows them
 --      7 the slot (ms)  8 'fire', or 'pass' to pass it over  9 '1' to pass it over while the job of the last slot is not done
@@ -26,23 +27,24 @@ if tonumber(slot) <= tonumber(r.after) then return {'behind', now} end
 if tonumber(slot) > tonumber(now) then return {'early', now} end
 
 local function lives(mark) -- A mark whose job was removed by hand lives as long as any: look.
-  local place = string.match(mark or '', '^waiting (%d+%-%d+)$')
-  if not place then return mark and string.match(mark, '^waiting ') end
-  return redis.call('XRANGE', KEYS[2], place, place)[1] or redis.call('HEXISTS', KEYS[5], place) == 1
+  local at = string.match(mark or '', '^waiting (.*)$')
+  if not at then return false end
+  if not string.match(at, '^%d+%-%d+$') then return redis.call('HEXISTS', KEYS[7], at) == 1 end
+  return redis.call('XRANGE', KEYS[2], at, at)[1] or redis.call('HEXISTS', KEYS[5], at) == 1
 end
 
 local answer, place = 'fired', nil
 if ARGV[8] == 'pass' then
   answer = 'passed'
-elseif redis.call('EXISTS', KEYS[6]) == 1 then
+elseif redis.call('EXISTS', KEYS[8]) == 1 then
   answer, r.fired = 'before', slot
-elseif ARGV[9] == '1' and lives(redis.call('GET', KEYS[7])) then
+elseif ARGV[9] == '1' and lives(redis.call('GET', KEYS[9])) then
   answer = 'overlaps'
 else
   local limit = tonumber(meta[2] or '0')
-  if limit > 0 and redis.call('XLEN', KEYS[2]) >= limit then return {'full', now, meta[2]} end
+  if limit > 0 and redis.call('XLEN', KEYS[2]) + redis.call('ZCARD', KEYS[6]) >= limit then return {'full', now, meta[2]} end
   place = redis.call('XADD', KEYS[2], '*', 'i', ARGV[11], 'k', ARGV[12], 'd', ARGV[13])
-  redis.call('SET', KEYS[6], 'waiting ' .. place)
+  redis.call('SET', KEYS[8], 'waiting ' .. place)
   r.fired = slot
 end
 r.after, r.call = slot, ARGV[10]

@@ -1,9 +1,11 @@
 //! enqueue: as `lua/enqueue.lua`.
 
 use super::partition::{Job, Mark, Partition, Standing};
+use crate::delayed::Member;
 use crate::enqueue::{Accepted, CALL_MARK_LIFE, EnqueueAnswer};
 use crate::lease::acquire::millis;
-use gristmill_job::EncodedJob;
+use crate::state::StateLine;
+use gristmill_job::{Due, EncodedJob};
 
 impl Partition {
     pub(super) fn enqueue(
@@ -20,11 +22,18 @@ impl Partition {
         if self.calls.get(call_id).is_some_and(|expires| *expires > now_ms) {
             return EnqueueAnswer::Accepted(vec![Accepted::Before; jobs.len()]);
         }
-        if meta.limit > 0 && (self.stream.entries().len() + jobs.len()) as u64 > meta.limit {
+        for (n, job) in jobs.iter().enumerate() {
+            if due_at(now_ms, job.due) > now_ms + FARTHEST_MS {
+                return EnqueueAnswer::TooFar { job: n as u64 + 1, due: job.due.to_string() };
+            }
+        }
+        if meta.limit > 0
+            && (self.stream.entries().len() + self.delayed.len() + jobs.len()) as u64 > meta.limit
+        {
             return EnqueueAnswer::Full { limit: meta.limit.to_string() };
         }
         let accepted: Vec<Accepted> = jobs.iter().map(|job| self.accept(now_ms, job)).collect();
-        if accepted.iter().any(|answer| matches!(answer, Accepted::At(_))) {
+        if accepted.iter().any(|answer| matches!(answer, Accepted::At(_) | Accepted::Delayed(_))) {
             self.calls.insert(call_id.to_owned(), now_ms + millis(CALL_MARK_LIFE));
         }
         EnqueueAnswer::Accepted(accepted)
@@ -36,11 +45,38 @@ impl Partition {
             return Accepted::Duplicate { standing: standing.to_string() };
         }
         let entry = Job { id: job.id.clone(), key: job.key.clone(), envelope: job.envelope.clone() };
-        let place = self.stream.add(now_ms, entry);
+        let due_ms = due_at(now_ms, job.due);
+        let (standing, accepted) = if due_ms > now_ms {
+            let member = self.delay(due_ms, entry, job.own_id);
+            (Standing::Delayed(member.clone()), Accepted::Delayed(member))
+        } else {
+            let place = self.stream.add(now_ms, entry);
+            (Standing::Waiting(place), Accepted::At(place))
+        };
         if job.own_id {
-            let mark = Mark { standing: Standing::Waiting(place), expires_ms: None };
-            self.seen.insert(job.id.clone(), mark);
+            self.seen.insert(job.id.clone(), Mark { standing, expires_ms: None });
         }
-        Accepted::At(place)
+        accepted
+    }
+
+    fn delay(&mut self, due_ms: u64, job: Job, own_id: bool) -> Member {
+        let seq = self.meta.as_mut().map_or(0, |meta| {
+            meta.delayed_seq += 1;
+            meta.delayed_seq
+        });
+        let member = Member::new(seq, own_id, &job.id);
+        self.delayed.insert((due_ms, member.clone()), (job, StateLine::default()));
+        member
+    }
+}
+
+/// Beyond what the script takes.
+const FARTHEST_MS: u64 = 11 * 366 * 86_400_000;
+
+fn due_at(now_ms: u64, due: Due) -> u64 {
+    match due {
+        Due::Now => 0,
+        Due::At(at) => at.0,
+        Due::In(delay) => now_ms.saturating_add(millis(delay)),
     }
 }

@@ -120,6 +120,7 @@ impl Partition {
     }
 
     pub(super) fn renew(&mut self, now_ms: u64, renew: &Renew, ttl_ms: u64) -> Renewed {
+        let due = self.delayed.keys().next().map(|(due, _)| UnixMillis(*due));
         let lease = &mut self.lease;
         if !lease.is(&renew.fence) {
             return Renewed::Refused(Refusal::Fenced { owner: lease.owner.clone() });
@@ -128,7 +129,8 @@ impl Partition {
             return Renewed::Refused(Refusal::Gap { last: lease.number });
         }
         (lease.expires_ms, lease.ttl_ms) = (now_ms + ttl_ms, Some(ttl_ms));
-        Renewed::Ok { wanted_by: lease.wanted_at(now_ms), changes: lease.changes, now: UnixMillis(now_ms) }
+        let now = UnixMillis(now_ms);
+        Renewed::Ok { wanted_by: lease.wanted_at(now_ms), changes: lease.changes, now, due }
     }
 
     /// Refused by another's fence means that it is released.

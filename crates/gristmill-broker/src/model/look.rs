@@ -2,12 +2,13 @@
 
 use super::Model;
 use super::partition::{Entity, Hold, Job, Partition};
+use crate::delayed::Member;
 use crate::fence::{Fence, Incarnation};
 use crate::inspect::{DeadView, EntityView, PartitionView};
 use crate::keys::{PartitionKeys, QueueDefinition};
 use crate::state::StateLine;
 use bytes::Bytes;
-use gristmill_job::{DeadLetter, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
+use gristmill_job::{DeadLetter, Due, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
 
 /// An outbox entry: its id, and the job and where it goes, or why it cannot be read.
 pub type Outgoing = (Place, Result<(QueueName, EncodedJob), String>);
@@ -164,7 +165,7 @@ impl Model {
         let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
         let job = |(place, (at, job)): (&Place, &(u64, Job))| {
             let (id, key, envelope) = (job.id.clone(), job.key.clone(), job.envelope.clone());
-            (*place, *at, EncodedJob { id, key, envelope, own_id: false })
+            (*place, *at, EncodedJob { id, key, envelope, own_id: false, due: Due::Now })
         };
         partition.returned.iter().map(job).collect()
     }
@@ -211,6 +212,26 @@ impl Model {
     #[must_use]
     pub fn number(&self, keys: &PartitionKeys) -> u64 {
         self.seen_partition(keys).map_or(0, |partition| partition.lease.number)
+    }
+
+    /// Jobs for later: what names each, when it is due, and the job with the line it will have, in order.
+    #[must_use]
+    pub fn delayed(&self, keys: &PartitionKeys) -> Vec<(Member, UnixMillis, EncodedJob, StateLine)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        let job = |((due, member), (job, line)): (&(u64, Member), &(Job, StateLine))| {
+            let (id, key, envelope) = (job.id.clone(), job.key.clone(), job.envelope.clone());
+            let job = EncodedJob { id, key, envelope, own_id: member.id().1, due: Due::At(UnixMillis(*due)) };
+            (member.clone(), UnixMillis(*due), job, line.clone())
+        };
+        partition.delayed.iter().map(job).collect()
+    }
+
+    /// How many jobs were ever delayed.
+    #[must_use]
+    pub fn delayed_seq(&self, keys: &PartitionKeys) -> u64 {
+        self.seen_partition(keys)
+            .and_then(|partition| partition.meta.as_ref())
+            .map_or(0, |meta| meta.delayed_seq)
     }
 
     /// Puts a value of another type where this entity's state belongs: its jobs are answered `rejected`.

@@ -9,6 +9,7 @@
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
 //!   as the scripts of these names; `people`: replay, discard, release_key, skip.
 //! * `schedule`: define, fire, and what people do with schedules.
+//! * `promote`: as its script.
 //! * `look`: plain reads, and what a test may break.
 //!
 //! Invariants: time only moves by [`Model::set_now`]; two models that were asked the same are equal.
@@ -19,6 +20,7 @@ mod lease;
 mod look;
 mod partition;
 mod people;
+mod promote;
 mod recover;
 mod schedule;
 mod settle;
@@ -30,6 +32,7 @@ use crate::absolve::Absolved;
 use crate::announce::Member;
 use crate::call::{Answer, Call, Guard};
 use crate::create::CreateError;
+use crate::delayed::Member as Delayed;
 use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
 use crate::entry::Entry;
@@ -201,9 +204,16 @@ impl Model {
             Call::Start(starts) => partition.start(guard, starts),
             Call::HandBack { places, stopped } => partition.hand_back(guard, places, *stopped),
             Call::Census { .. } => partition.census(guard),
+            Call::Promote(slice) => partition.promote(now_ms, Some(guard), slice),
             Call::Forward(ids) => partition.forward(guard, ids),
             Call::Release => partition.release(guard),
         }
+    }
+
+    /// As [`crate::Connection::promote`].
+    pub fn promote(&mut self, keys: &PartitionKeys, slice: &[Delayed]) -> Answer {
+        let now_ms = self.now_ms;
+        self.partition(keys).promote(now_ms, None, slice)
     }
 
     /// As [`crate::Connection::absolve`].
@@ -258,7 +268,8 @@ impl Partition {
         match &self.meta {
             Some(meta) if meta.partitions != partitions => Err(meta.partitions),
             _ => {
-                self.meta = Some(Meta { partitions, limit: 0 });
+                let delayed_seq = self.meta.as_ref().map_or(0, |meta| meta.delayed_seq);
+                self.meta = Some(Meta { partitions, limit: 0, delayed_seq });
                 Ok(())
             }
         }

@@ -1,6 +1,7 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
+use crate::delayed::Member;
 use crate::schedule::{Pause, Record};
 use crate::settle::Emit;
 use crate::state::{JobState, StateLine};
@@ -28,6 +29,8 @@ pub(super) struct Partition {
     pub(super) schedules: BTreeMap<String, Record>,
     pub(super) schedule_definitions: BTreeMap<String, Bytes>,
     pub(super) schedules_paused: BTreeMap<String, Pause>,
+    /// Jobs for later, by due time (ms) and member, each with the line it gets with its place.
+    pub(super) delayed: BTreeMap<(u64, Member), (Job, StateLine)>,
     pub(super) outbox: Stream<Emit>,
     pub(super) seen: BTreeMap<JobId, Mark>,
     /// Until when (ms) a call's repeat is known.
@@ -40,6 +43,8 @@ pub(super) struct Meta {
     pub(super) partitions: u16,
     /// Jobs; 0 is no limit.
     pub(super) limit: u64,
+    /// Jobs ever delayed.
+    pub(super) delayed_seq: u64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,6 +91,8 @@ pub(super) struct Mark {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Standing {
     Waiting(Place),
+    /// For later.
+    Delayed(Member),
     Applied,
     Stale,
     Discarded,
@@ -96,6 +103,7 @@ impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting(place) => write!(f, "waiting {place}"),
+            Self::Delayed(member) => write!(f, "waiting {member}"),
             Self::Applied => f.write_str("applied"),
             Self::Stale => f.write_str("stale"),
             Self::Discarded => f.write_str("discarded"),

@@ -191,7 +191,7 @@ impl Partition {
             Fired::Overlaps
         } else {
             let limit = self.meta.as_ref().map_or(0, |meta| meta.limit);
-            if limit > 0 && self.stream.entries().len() as u64 >= limit {
+            if limit > 0 && (self.stream.entries().len() + self.delayed.len()) as u64 >= limit {
                 return Fired::Full { limit: limit.to_string() };
             }
             let (id, key) = (fire.job.id.clone(), fire.job.key.clone());
@@ -212,6 +212,7 @@ impl Partition {
             Some(Standing::Waiting(place)) => {
                 self.stream.entries().contains_key(place) || self.returned.contains_key(place)
             }
+            Some(Standing::Delayed(member)) => self.delayed.keys().any(|(_, there)| there == member),
             _ => false,
         }
     }

@@ -40,6 +40,7 @@ impl World {
             key: Key::new("key").unwrap(),
             envelope: Bytes::from_static(b"e"),
             own_id: true,
+            due: gristmill_job::Due::Now,
         };
         match self.model.enqueue(&self.queue.partition(0), 1, call, &[job]) {
             EnqueueAnswer::Accepted(mut accepted) => accepted.remove(0),
@@ -142,6 +143,7 @@ fn places_grow_when_the_clock_stands_or_steps_back() {
         key: Key::new("key").unwrap(),
         envelope: Bytes::new(),
         own_id: false,
+        due: gristmill_job::Due::Now,
     };
     let answer = world.model.enqueue(&world.queue.partition(0), 1, "c2", &[job.clone(), job]);
     let at = |seq| Accepted::At(Place { ms: first.ms, seq });
@@ -229,6 +231,7 @@ fn a_returned_job_waits_its_time_and_comes_again_to_every_owner() {
         key: Key::new("key").unwrap(),
         envelope: Bytes::from_static(b"edited"),
         own_id: true,
+        due: gristmill_job::Due::Now,
     };
     let line = StateLine { turn: 1, replays: 1, ..StateLine::default() };
     let changes = world.model.come_back(&keys, place, &job, line, Some(Bytes::from_static(b"first")));

@@ -91,9 +91,9 @@ impl Connection {
         partitions: u16,
         fire: &Fire,
     ) -> Result<FireAnswer, CallError> {
-        let mut script = FIRE.call_sized(7, 13, fire.job.envelope.len() + 256);
+        let mut script = FIRE.call_sized(9, 13, fire.job.envelope.len() + 256);
         script.arg(&keys.meta).arg(&keys.stream).arg(&keys.schedules).arg(&keys.schedules_paused);
-        script.arg(&keys.returned_bodies);
+        script.arg(&keys.returned_bodies).arg(&keys.delayed).arg(&keys.delayed_bodies);
         script.arg(keys.seen(fire.job.id.as_bytes())).arg(keys.seen(fire.before.as_bytes()));
         script.arg(partitions).arg(&fire.name).arg(&fire.timing).arg(&fire.whole);
         script.arg(fire.after.0).arg(fire.fired.0).arg(fire.slot.0);

@@ -1,13 +1,18 @@
 //! What needs no lease: a job comes back from the dead, a run is absolved, jobs are loaded, something is written by hand.
 
-use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key};
+use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key, time};
+use crate::given::{rounded, without_clock};
+use crate::heard;
 use crate::plan::{self, Number, Operation, Span, Which};
 use bytes::Bytes;
 use gristmill_broker::absolve::Absolved;
+use gristmill_broker::call::Answer;
 use gristmill_broker::returned::Returned;
 use gristmill_broker::state::{Crash, Request, StartMark, Suspicion};
 use gristmill_broker::{Epoch, Fence, StateLine};
-use gristmill_job::{EncodedJob, Place, UnixMillis};
+use gristmill_job::{Due, EncodedJob, Place, UnixMillis};
+use gristmill_testkit::server::Reply;
+use std::time::Duration;
 
 /// Where no job ever was.
 const NOWHERE: Place = Place { ms: 5, seq: 1 };
@@ -67,6 +72,7 @@ impl Both {
             key: known.key.clone(),
             envelope: Bytes::from(format!("back at {turn}")),
             own_id: known.own_id,
+            due: Due::Now,
         };
         let suspicion = if strong { Suspicion::Strong } else { Suspicion::None };
         let line = StateLine { turn, suspicion, replays: turn, ..StateLine::default() };
@@ -188,5 +194,55 @@ impl Both {
             });
         }
         Ok(())
+    }
+
+    pub(crate) async fn promote(&mut self, who: Option<usize>, count: usize) -> Outcome {
+        let slice = self.slice(who, count);
+        let real = self.connection.promote(&self.keys, &slice).await.map_err(|e| e.to_string())?;
+        let Answer::Promoted(model) = self.model.promote(&self.keys, &slice) else {
+            return Err("the model refused an unguarded promote".to_owned());
+        };
+        let promoted = agree(without_clock(real), without_clock(model))?;
+        self.heard.push("promote:unguarded");
+        self.heard.extend(heard::promotion(&promoted));
+        self.moved(promoted.moved as usize)
+    }
+
+    /// The newest jobs of the stream have their places since a moment.
+    pub(crate) fn moved(&mut self, count: usize) -> Outcome {
+        if count == 0 {
+            return Ok(());
+        }
+        let stream = self.keys.stream.as_bytes();
+        let words: [&[u8]; 6] = [b"XREVRANGE", stream, b"+", b"-", b"COUNT", &count.to_string().into_bytes()];
+        let newest = self.raw.command(&words).map_err(|error| error.to_string())?;
+        let place = |row: &Reply| row.as_array()?.first()?.as_str()?.parse().ok();
+        let newest: Vec<Place> =
+            newest.as_array().unwrap_or_default().iter().rev().filter_map(place).collect();
+        self.given[0].places.extend(newest);
+        let jobs = self.model.jobs(&self.keys);
+        for (place, id, _) in &jobs[jobs.len().saturating_sub(count)..] {
+            let entry = self.model.load(&self.keys, &[*place]).remove(0).1;
+            let entry = entry.ok_or("a job that was moved is not there")?;
+            let own_id =
+                self.model.mark(&self.keys, id).is_some_and(|mark| mark.0 == format!("waiting {place}"));
+            self.given[1].places.push(*place);
+            self.jobs.push(Known { id: entry.id, key: entry.key, own_id });
+        }
+        agree(self.given[0].places.len(), self.given[1].places.len()).map(drop)
+    }
+
+    pub(crate) async fn announce(&mut self, who: usize, ttl: Option<Span>, draining: bool) -> Outcome {
+        let ttl = ttl.map_or(Duration::ZERO, time);
+        let name = &self.queue.name;
+        let mut real = self
+            .connection
+            .announce(name, &incarnation(who), ttl, draining, "")
+            .await
+            .map_err(|e| e.to_string())?;
+        let mut model = self.model.announce(name, &incarnation(who), ttl, draining, "");
+        real.sort_by(|a, b| a.incarnation.cmp(&b.incarnation));
+        real.iter_mut().chain(&mut model).for_each(|member| member.since = rounded(member.since));
+        agree(real, model).map(drop)
     }
 }

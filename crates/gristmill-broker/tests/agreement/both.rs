@@ -2,7 +2,7 @@
 
 use crate::given::{Given, rounded};
 use crate::heard;
-use crate::plan::{self, ACTORS, Knows, Names, Number, Operation, Span};
+use crate::plan::{self, ACTORS, Knows, Names, Number, Operation, Span, When};
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Guard};
 use gristmill_broker::create::CreateError;
@@ -15,7 +15,7 @@ use gristmill_broker::model::Model;
 use gristmill_broker::{
     Connection, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
 };
-use gristmill_job::{EncodedJob, JobId, Key, QueueName, UnixMillis};
+use gristmill_job::{Due, EncodedJob, JobId, Key, QueueName, UnixMillis};
 use gristmill_testkit::server::Server;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -78,6 +78,16 @@ pub(crate) fn time(span: Span) -> Duration {
     }
 }
 
+pub(crate) fn due(when: When) -> Due {
+    match when {
+        When::Now => Due::Now,
+        When::Past => Due::At(UnixMillis(1)),
+        When::In(span) => Due::In(time(span)),
+        When::At => Due::At(UnixMillis(clock() + 7_200_000)),
+        When::Never => Due::At(UnixMillis(u64::MAX)),
+    }
+}
+
 pub(crate) fn clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
@@ -112,7 +122,8 @@ impl Both {
         self.began = UnixMillis(clock());
         self.model.set_now(self.began);
         self.create(1).await?;
-        self.define(0, true, Some(0), Span::Hour).await?;
+        self.ask(&Operation::Define { definition: 0, tells: true, known: Some(0), stands: Span::Hour })
+            .await?;
         self.put(&Operation::Take { who: 0, ttl: Span::Hour }).await
     }
 
@@ -166,6 +177,7 @@ impl Both {
             Operation::PauseSchedule { who } => self.pause_schedule(*who).await,
             Operation::ResumeSchedule => self.resume_schedule().await,
             Operation::RemoveSchedule { also_defined } => self.remove_schedule(*also_defined).await,
+            Operation::Promote { who, count } => self.promote(*who, *count).await,
             Operation::SpoilEntity { key: number } => {
                 self.model.spoil_entity(&self.keys, &key(*number));
                 self.raw(&[b"SET".to_vec(), self.keys.entity(key(*number).as_bytes()), b"x".to_vec()])
@@ -212,6 +224,7 @@ impl Both {
                     key: key(job.key),
                     envelope: Bytes::from(format!("envelope {}", self.calls)),
                     own_id: job.own_id,
+                    due: due(job.due),
                 })
                 .collect();
         }
@@ -233,7 +246,7 @@ impl Both {
                     Accepted::Duplicate { standing } => {
                         Accepted::Duplicate { standing: given.text(&standing) }
                     }
-                    Accepted::Before => Accepted::Before,
+                    other @ (Accepted::Before | Accepted::Delayed(_)) => other,
                 };
             }
         }
@@ -243,6 +256,7 @@ impl Both {
             EnqueueAnswer::NoQueue => return self.hear("enqueue:no_queue"),
             EnqueueAnswer::Differs { .. } => return self.hear("enqueue:differs"),
             EnqueueAnswer::Full { .. } => return self.hear("enqueue:full"),
+            EnqueueAnswer::TooFar { .. } => return self.hear("enqueue:too_far"),
         };
         for (accepted, job) in accepted.into_iter().zip(jobs) {
             self.heard.push(match accepted {
@@ -251,8 +265,10 @@ impl Both {
                     self.jobs.push(Known { id: job.id, key: job.key, own_id: job.own_id });
                     if anew { "accepted:at, anew" } else { "accepted:at" }
                 }
+                Accepted::Delayed(_) => "accepted:delayed",
                 Accepted::Before => "accepted:before",
                 Accepted::Duplicate { standing } => match standing.split(' ').next() {
+                    Some("waiting") if standing.contains(':') => "accepted:duplicate delayed",
                     Some("waiting") => "accepted:duplicate waiting",
                     Some("applied") => "accepted:duplicate applied",
                     Some("stale") => "accepted:duplicate stale",
@@ -336,8 +352,9 @@ impl Both {
         let real = self.connection.renew(&[real], time(ttl)).await.map_err(|e| e.to_string())?;
         let model = self.model.renew(&[model], time(ttl));
         let without_clock = |answers: Vec<Renewed>| match answers.into_iter().next() {
-            Some(Renewed::Ok { wanted_by, changes, .. }) => {
-                Renewed::Ok { wanted_by, changes, now: UnixMillis(0) }
+            Some(Renewed::Ok { wanted_by, changes, now, due }) => {
+                let due = due.map(|due| UnixMillis(rounded(now.age_at(due)).as_secs()));
+                Renewed::Ok { wanted_by, changes, now: UnixMillis(0), due }
             }
             refused => refused.unwrap_or(Renewed::Refused(Refusal::Overtaken)),
         };
@@ -380,20 +397,6 @@ impl Both {
         Ok(())
     }
 
-    async fn announce(&mut self, who: usize, ttl: Option<Span>, draining: bool) -> Outcome {
-        let ttl = ttl.map_or(Duration::ZERO, time);
-        let name = &self.queue.name;
-        let mut real = self
-            .connection
-            .announce(name, &incarnation(who), ttl, draining, "")
-            .await
-            .map_err(|e| e.to_string())?;
-        let mut model = self.model.announce(name, &incarnation(who), ttl, draining, "");
-        real.sort_by(|a, b| a.incarnation.cmp(&b.incarnation));
-        real.iter_mut().chain(&mut model).for_each(|member| member.since = rounded(member.since));
-        agree(real, model).map(drop)
-    }
-
     async fn call(&mut self, who: usize, ago: usize, number: Number, call: &plan::Call) -> Outcome {
         let Some(calls) = self.written(who, call).await? else { return Ok(()) };
         let Some(tenure) = self.tenure(who, ago) else { return Ok(()) };
@@ -418,6 +421,9 @@ impl Both {
             if let Answer::Recovered { next, .. } = answer {
                 given.cursors[who] = *next;
             }
+            if let Answer::Promoted(promoted) = answer {
+                given.due[who].clone_from(&promoted.due);
+            }
             if let Answer::Taken(taken) = answer {
                 given.taken[who] = taken.last;
             }
@@ -425,6 +431,9 @@ impl Both {
         let (real, model) = (self.given[0].answer(real), self.given[1].answer(model));
         let answer = agree(real, model)?;
         heard::words(call, &answer, &mut self.heard);
-        Ok(())
+        match answer {
+            Answer::Promoted(promoted) => self.moved(promoted.moved as usize),
+            _ => Ok(()),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::both::{Both, id, key};
 use crate::given::{Given, rounded};
 use crate::plan::{IDS, KEYS};
+use gristmill_broker::delayed::Body;
 use gristmill_broker::inspect::PartitionView;
 use gristmill_broker::returned::Returned;
 use gristmill_broker::{Fence, Incarnation, JobState, StateLine};
@@ -39,6 +40,7 @@ pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
     stream(both)?;
     states(both)?;
     beside(both)?;
+    delayed(both)?;
     marks(both)?;
     both.same_schedules().await?;
     lease(both)
@@ -156,6 +158,36 @@ fn beside(both: &mut Both) -> Result<(), String> {
     let model = both.model.held(&keys).into_iter();
     let model = model.map(|(key, held)| (key.as_bytes().to_vec(), hold(both, 1, &held))).collect();
     agree("held keys", real, model)
+}
+
+/// Jobs for later, and how many there ever were.
+fn delayed(both: &mut Both) -> Result<(), String> {
+    let (keys, now) = (both.keys.clone(), both.model.now());
+    let left = |due: u64| rounded(now.age_at(UnixMillis(due))).as_secs();
+    let scores = ask(both, &[b"ZRANGE", keys.delayed.as_bytes(), b"0", b"-1", b"WITHSCORES"])?;
+    let bodies = pairs(both, &keys.delayed_bodies)?;
+    let mut real = Vec::new();
+    for pair in items(&scores).chunks(2) {
+        let member = bytes(&pair[0]).to_vec();
+        let body = Body::read(bodies.get(&member).cloned().unwrap_or_default().into());
+        let due = text(pair.get(1)).parse().unwrap_or_default();
+        real.push((member, left(due), body.key, body.envelope, body.line));
+    }
+    let model: Vec<_> = both
+        .model
+        .delayed(&keys)
+        .into_iter()
+        .map(|(member, due, job, line)| {
+            let line = if line == StateLine::default() { Vec::new() } else { line.write() };
+            let key = bytes::Bytes::copy_from_slice(job.key.as_bytes());
+            (member.as_bytes().to_vec(), left(due.0), key, job.envelope, line.into())
+        })
+        .collect();
+    agree("bodies of jobs for later", bodies.len(), model.len())?;
+    agree("jobs for later", real, model)?;
+    let seq = ask(both, &[b"HGET", keys.meta.as_bytes(), b"delayed_seq"])?;
+    let seq = seq.as_str().and_then(|seq| seq.parse().ok()).unwrap_or_default();
+    agree("jobs ever delayed", seq, both.model.delayed_seq(&keys))
 }
 
 fn sorted<T: Ord>(mut list: Vec<T>) -> Vec<T> {

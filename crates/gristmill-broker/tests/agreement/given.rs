@@ -3,7 +3,9 @@
 use crate::both::clock;
 use crate::plan::ACTORS;
 use gristmill_broker::call::Answer;
+use gristmill_broker::delayed::Member;
 use gristmill_broker::lease::acquire::{Acquired, Before};
+use gristmill_broker::promote::Promoted;
 use gristmill_broker::{Entry, Epoch, JobState, Settled, StateLine};
 use gristmill_job::{Place, UnixMillis};
 use std::time::Duration;
@@ -16,6 +18,8 @@ pub(crate) struct Given {
     pub(crate) before: [Before; ACTORS],
     pub(crate) cursors: [Place; ACTORS],
     pub(crate) taken: [u64; ACTORS],
+    /// The members that the last promote of each named.
+    pub(crate) due: [Vec<Member>; ACTORS],
 }
 
 impl Given {
@@ -91,6 +95,7 @@ impl Given {
                 };
                 Answer::Settled { jobs: jobs.into_iter().map(job).collect(), first }
             }
+            Answer::Promoted(promoted) => Answer::Promoted(without_clock(promoted)),
             other => other,
         }
     }
@@ -112,6 +117,12 @@ impl Given {
             other => other,
         }
     }
+}
+
+/// With the next due time as it is from now.
+pub(crate) fn without_clock(promoted: Promoted) -> Promoted {
+    let next = promoted.next.map(|next| UnixMillis(rounded(promoted.now.age_at(next)).as_secs()));
+    Promoted { next, now: UnixMillis(0), ..promoted }
 }
 
 /// An hour from a moment ago is an hour.

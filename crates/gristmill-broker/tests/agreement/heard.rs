@@ -2,6 +2,7 @@
 
 use crate::plan;
 use gristmill_broker::call::Answer;
+use gristmill_broker::promote::Promoted;
 use gristmill_broker::start::Marked;
 use gristmill_broker::state::Suspicion;
 use gristmill_broker::{Entry, Refusal, Settled};
@@ -34,6 +35,8 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
         plan::Call::Start { .. } => "start:answered",
         plan::Call::Census if refused => "census:refused",
         plan::Call::Census => "census:answered",
+        plan::Call::Promote { .. } if refused => "promote:refused",
+        plan::Call::Promote { .. } => "promote:answered",
         plan::Call::Release if refused => "release:refused",
         plan::Call::Release => "release:done",
     });
@@ -76,6 +79,7 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
             Marked::Gone => "marked:gone",
             Marked::AtTurn(_) => "marked:at_turn",
         })),
+        Answer::Promoted(promoted) => heard.extend(promotion(promoted)),
         Answer::Counted(None) => heard.push("census:already"),
         Answer::Counted(Some(census)) => {
             heard.push("census:counted");
@@ -91,6 +95,18 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
         }
         _ => {}
     }
+}
+
+/// What a slice did.
+pub(crate) fn promotion(promoted: &Promoted) -> impl Iterator<Item = &'static str> {
+    let words = [
+        (promoted.moved > 0).then_some("promote:moved"),
+        (promoted.moved > 1).then_some("promote:moved many"),
+        (promoted.moved > 0 && !promoted.due.is_empty()).then_some("promote:more"),
+        promoted.next.map(|_| "promote:next"),
+        (promoted.due.is_empty() && promoted.next.is_none()).then_some("promote:nothing"),
+    ];
+    words.into_iter().flatten()
 }
 
 /// How a job stands that was recovered or taken.

@@ -109,6 +109,11 @@ pub(crate) enum Operation {
     Load {
         jobs: Vec<Which>,
     },
+    /// Of no tenure; what that actor was told last, or whatever is there.
+    Promote {
+        who: Option<usize>,
+        count: usize,
+    },
     SpoilEntity {
         key: u8,
     },
@@ -125,6 +130,9 @@ impl Operation {
                 *ttl == Span::Moment
             }
             Self::Announce { ttl, .. } => *ttl == Some(Span::Moment),
+            Self::Enqueue { repeat_last_call, jobs, .. } => {
+                *repeat_last_call || jobs.iter().any(|job| job.due == When::In(Span::Moment))
+            }
             Self::Want { stands, .. } => *stands == Span::Moment,
             // What it confirms is over for the next one that says so.
             Self::Define { .. } => true,
@@ -162,6 +170,18 @@ pub(crate) struct Job {
     pub(crate) id: u8,
     pub(crate) own_id: bool,
     pub(crate) key: u8,
+    pub(crate) due: When,
+}
+
+/// When a job is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Now,
+    Past,
+    In(Span),
+    /// In two hours, as a time of the clock.
+    At,
+    Never,
 }
 
 #[derive(Debug, Clone)]
@@ -193,6 +213,11 @@ pub(crate) enum Call {
     /// Outbox entries counted from the oldest.
     Forward {
         entries: Vec<usize>,
+    },
+    /// What was named last, or whatever is there.
+    Promote {
+        go_on: bool,
+        count: usize,
     },
     Release,
 }
@@ -296,6 +321,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             2 => Just(Operation::ResumeSchedule),
             1 => any::<bool>().prop_map(|also_defined| Operation::RemoveSchedule { also_defined }),
         ],
+        3 => (proptest::option::of(who()), 1..5usize).prop_map(|(who, count)| Operation::Promote { who, count }),
         4 => (vec((0..LETTERS, names()), 1..4), span())
             .prop_map(|(letters, window)| Operation::Discard { letters, window }),
     ]
@@ -349,10 +375,13 @@ fn number() -> impl Strategy<Value = Number> {
 }
 
 fn enqueue() -> impl Strategy<Value = Operation> {
-    let job = (0..IDS, proptest::bool::weighted(0.6), 0..KEYS).prop_map(|(id, own_id, key)| Job {
+    let due = prop_oneof![60 => Just(When::Now), 12 => Just(When::In(Span::Moment)), 6 => Just(When::In(Span::Hour)),
+        2 => Just(When::Past), 2 => Just(When::At), 1 => Just(When::Never)];
+    let job = (0..IDS, proptest::bool::weighted(0.6), 0..KEYS, due).prop_map(|(id, own_id, key, due)| Job {
         id,
         own_id,
         key,
+        due,
     });
     let partitions = prop_oneof![15 => Just(1), 1 => Just(2u16)];
     (proptest::bool::weighted(0.1), partitions, vec(job, 1..4)).prop_map(
@@ -370,6 +399,7 @@ fn call() -> impl Strategy<Value = Call> {
         18 => vec((which(), turn(), how()), 1..4).prop_map(|starts| Call::Start { starts }),
         2 => Just(Call::Census),
         2 => vec(0..4usize, 0..3).prop_map(|entries| Call::Forward { entries }),
+        10 => (proptest::bool::weighted(0.7), 1..5usize).prop_map(|(go_on, count)| Call::Promote { go_on, count }),
         1 => Just(Call::Release),
     ]
 }

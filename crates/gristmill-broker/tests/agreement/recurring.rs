@@ -9,7 +9,7 @@ use gristmill_broker::schedule::fire::{Fire, FireAnswer, Fired};
 use gristmill_broker::schedule::pause_schedule::PausedSchedule;
 use gristmill_broker::schedule::remove_schedule::RemovedSchedule;
 use gristmill_broker::schedule::{Pause, Record};
-use gristmill_job::{EncodedJob, UnixMillis};
+use gristmill_job::{Due, EncodedJob, UnixMillis};
 use std::time::Duration;
 
 /// The one schedule there is.
@@ -103,6 +103,7 @@ impl Both {
                     key: key(0),
                     envelope: Bytes::from_static(b"recurring"),
                     own_id: true,
+                    due: Due::Now,
                 },
                 pass: fire.pass,
                 unless_alive: fire.unless_alive,

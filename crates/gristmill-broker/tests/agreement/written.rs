@@ -4,6 +4,7 @@ use crate::both::{Both, Known, key, time};
 use crate::plan::{self, Which};
 use bytes::Bytes;
 use gristmill_broker::call::Call;
+use gristmill_broker::delayed::Member;
 use gristmill_broker::start::Start;
 use gristmill_broker::{Emit, Settle, Verdict};
 use gristmill_job::{DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Place, QueueName, UnixMillis};
@@ -51,6 +52,10 @@ impl Both {
                     Call::Forward(ids.collect())
                 })
             }
+            plan::Call::Promote { go_on, count } => {
+                let slice = self.slice(Some(who).filter(|_| *go_on), *count);
+                [Call::Promote(slice.clone()), Call::Promote(slice)]
+            }
             plan::Call::Release => [Call::Release, Call::Release],
         };
         Ok(match &calls[0] {
@@ -58,6 +63,18 @@ impl Both {
             Call::Start(starts) if starts.is_empty() => None,
             _ => Some(calls),
         })
+    }
+
+    /// What this actor was told is due; or whatever is there, due or not, and one that is not.
+    pub(crate) fn slice(&self, who: Option<usize>, count: usize) -> Vec<Member> {
+        match who {
+            Some(who) => self.given[0].due[who].iter().take(count).cloned().collect(),
+            None => {
+                let gone = Member::new(1, true, &crate::both::id(0));
+                let there = self.model.delayed(&self.keys).into_iter().map(|job| job.0);
+                there.take(count).chain([gone]).collect()
+            }
+        }
     }
 
     /// The turn at which a job stands.
@@ -130,6 +147,7 @@ fn emit(parent: &JobId, position: usize) -> Emit {
         key: key(0),
         envelope: Bytes::from_static(b"emitted"),
         own_id: true,
+        due: gristmill_job::Due::Now,
     };
     Emit { queue: QueueName::new("next").unwrap(), job }
 }

@@ -12,7 +12,7 @@ use gristmill_broker::{
     RedisConfig, Refusal, Settle, Settled, Verdict,
 };
 use gristmill_job::{
-    DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis,
+    DeadLetter, DeadReason, Due, EncodedJob, EntityChange, JobId, Key, Place, QueueName, UnixMillis,
 };
 use gristmill_testkit::server::{Flavor, Reply, Server, ServerOptions};
 use std::collections::BTreeMap;
@@ -380,6 +380,7 @@ pub(crate) fn own(id: &str, key: &str) -> EncodedJob {
         key: Key::new(key).unwrap(),
         envelope: Bytes::from(format!("envelope of {id}")),
         own_id: true,
+        due: Due::Now,
     }
 }
 
@@ -429,6 +430,7 @@ pub(crate) fn emitting(entry: &Entry, jobs: usize) -> Settle {
             key: Key::new("k").unwrap(),
             envelope: Bytes::from_static(b"emitted"),
             own_id: true,
+            due: Due::Now,
         },
     };
     let emits = (0..jobs).map(emit).collect();

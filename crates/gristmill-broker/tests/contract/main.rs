@@ -13,6 +13,7 @@
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `schedules`: recurring jobs: define, fire, what people do with them, a clock that jumps.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
+//! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
@@ -25,6 +26,7 @@ mod clock;
 mod connection;
 mod damage;
 mod dead;
+mod delayed;
 mod fixture;
 mod late;
 mod look;

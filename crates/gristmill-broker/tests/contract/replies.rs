@@ -129,8 +129,8 @@ fn want_and_renew() {
         let renew = async |tenure: &Tenure, answered| {
             let renew = Renew { keys: world.keys.clone(), fence: tenure.fence.clone(), answered };
             match world.connection.renew(&[renew], HOUR).await.unwrap().remove(0) {
-                Renewed::Ok { wanted_by, changes, .. } => {
-                    Renewed::Ok { wanted_by, changes, now: UnixMillis(0) }
+                Renewed::Ok { wanted_by, changes, due, .. } => {
+                    Renewed::Ok { wanted_by, changes, now: UnixMillis(0), due }
                 }
                 refused => refused,
             }
@@ -138,13 +138,14 @@ fn want_and_renew() {
         assert_eq!(want("b", HOUR).await, Wanted::Free);
         let a = world.acquire_for("a", Duration::ZERO).await;
         assert_eq!(want("b", HOUR).await, Wanted::Free, "expired");
-        let ok = Renewed::Ok { wanted_by: None, changes: 0, now: UnixMillis(0) };
+        let ok = Renewed::Ok { wanted_by: None, changes: 0, now: UnixMillis(0), due: None };
         assert_eq!(renew(&a, 0).await, ok, "expired, and nobody took it");
         assert_eq!(want("a", HOUR).await, Wanted::Mine);
         assert_eq!(want("b", HOUR).await, Wanted::Noted);
         assert_eq!(want("b", HOUR).await, Wanted::Noted, "prolonged");
         assert_eq!(want("c", HOUR).await, Wanted::By(incarnation("b")));
-        let wanted = Renewed::Ok { wanted_by: Some(incarnation("b")), changes: 0, now: UnixMillis(0) };
+        let wanted_by = Some(incarnation("b"));
+        let wanted = Renewed::Ok { wanted_by, changes: 0, now: UnixMillis(0), due: None };
         assert_eq!(renew(&a, 0).await, wanted);
         assert_eq!(renew(&a, 1).await, Renewed::Refused(Refusal::Gap { last: 0 }));
         let again = world.acquire("a").await;

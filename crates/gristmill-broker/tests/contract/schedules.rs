@@ -8,7 +8,7 @@ use gristmill_broker::schedule::pause_schedule::PausedSchedule;
 use gristmill_broker::schedule::remove_schedule::RemovedSchedule;
 use gristmill_broker::schedule::{DEFINITION_STANDS, Record, ScheduleView};
 use gristmill_broker::{Call, CallError, Settled};
-use gristmill_job::{EncodedJob, JobId, Key, UnixMillis};
+use gristmill_job::{Due, EncodedJob, JobId, Key, UnixMillis};
 use gristmill_testkit::server::Reply;
 use std::time::Duration;
 
@@ -67,6 +67,7 @@ fn job(slot: UnixMillis) -> EncodedJob {
         key: Key::new("k").unwrap(),
         envelope: Bytes::from(format!("slot {slot}")),
         own_id: true,
+        due: Due::Now,
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{Fault, RetrySection, Settings, check};
 use config::ValueKind;
 use gristmill_job::RetryPolicy;
+use gristmill_node::config::MAX_WEIGHT;
 use gristmill_node::{AfterDeadLetter, QueueConfig, RetryBudget};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use std::time::Duration;
 /// The section; a queue's own settings are tables in it, which are read apart.
 #[derive(Clone, Deserialize)]
 pub(super) struct QueueSection {
+    pub(super) weight: u64,
     pub(super) after_dead_letter: String,
     pub(super) crash_budget: u64,
     pub(super) unknown_kind_wait_ms: u64,
@@ -36,8 +38,14 @@ impl Settings {
     /// What is said for this queue, put into its configuration.
     pub(super) fn with_rules(&self, mut config: QueueConfig) -> Result<QueueConfig, Fault> {
         let name = config.name.to_string();
-        let QueueSection { after_dead_letter, crash_budget, unknown_kind_wait_ms, dead_max_age_ms } =
+        let QueueSection { weight, after_dead_letter, crash_budget, unknown_kind_wait_ms, dead_max_age_ms } =
             &self.queue;
+
+        let (key, weight) = self.number(&name, "weight", *weight);
+        config.weight = u32::try_from(weight).unwrap_or(u32::MAX);
+        if !(1..=MAX_WEIGHT).contains(&config.weight) {
+            return Err(self.wrong(&key, format!("1 to {MAX_WEIGHT}"), None));
+        }
 
         let (key, crashes) = self.number(&name, "crash_budget", *crash_budget);
         config.crash_budget = u32::try_from(crashes).unwrap_or(u32::MAX);

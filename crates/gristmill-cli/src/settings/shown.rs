@@ -75,6 +75,7 @@ impl Settings {
             ("retry.max_age_ms", json!(retry.max_age_ms)),
             ("retry.budget_percent", json!(retry.budget_percent)),
             ("retry.budget_per_second", json!(retry.budget_per_second)),
+            ("queue.weight", json!(queue.weight)),
             ("queue.after_dead_letter", json!(queue.after_dead_letter)),
             ("queue.crash_budget", json!(queue.crash_budget)),
             ("queue.unknown_kind_wait_ms", json!(queue.unknown_kind_wait_ms)),

@@ -10,6 +10,7 @@ use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::partition::told::Told;
 use crate::supervisor::Served;
+use crate::worker::turns::Share;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Incarnation, Link, QueueDefinition};
 use gristmill_handler::Registry;
@@ -97,9 +98,10 @@ pub(super) fn serve(
     let partitions: usize = definitions.iter().map(|queue| usize::from(queue.partitions)).sum();
     // The node's bytes are shared by its partitions, but each may hold at least one job of the largest size.
     let window_bytes = (config.window_bytes / partitions.max(1)).max(config.max_envelope_bytes);
-    let serve_one = |(definition, queue): (QueueDefinition, &QueueConfig)| Served {
+    let serve_one = |(at, (definition, queue)): (usize, (QueueDefinition, &QueueConfig))| Served {
         partitions: (0..definition.partitions)
-            .map(|p| Arc::new(Shared::new(definition.name.clone(), p, definition.partition(p))))
+            .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
+            .map(|shared| Arc::new(shared.sharing(Share { queue: at, weight: queue.weight })))
             .collect(),
         told: Told::new(&config.telemetry, &definition.name, registry.kinds()),
         definition,
@@ -124,5 +126,5 @@ pub(super) fn serve(
             },
         },
     };
-    definitions.into_iter().zip(&config.queues).map(serve_one).collect()
+    definitions.into_iter().zip(&config.queues).enumerate().map(serve_one).collect()
 }

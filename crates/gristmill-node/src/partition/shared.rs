@@ -5,6 +5,7 @@ use crate::partition::tenure::{Ended, Run};
 use crate::partition::told::StandsAt;
 use crate::worker::run_queue::lock;
 use crate::worker::stealable;
+use crate::worker::turns::Share;
 use crate::worker::watched::Watched;
 use gristmill_broker::{Epoch, PartitionKeys};
 use gristmill_handler::Cancellation;
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) queue: QueueName,
     pub(crate) partition: u16,
     pub(crate) keys: Arc<PartitionKeys>,
+    /// Which of the node's queues it belongs to, and that one's weight at the slots.
+    pub(crate) share: Share,
     /// Runs that wait for a worker. Locked after the run queue's line, never before.
     pub(crate) queued: Mutex<VecDeque<Run>>,
     /// The epoch whose runs may start; 0 for none.
@@ -63,6 +66,7 @@ impl Shared {
             queue,
             partition,
             keys: Arc::new(keys),
+            share: Share::default(),
             queued: Mutex::default(),
             gate: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
@@ -76,6 +80,11 @@ impl Shared {
             stands: StandsAt::default(),
             actor: Mutex::default(),
         }
+    }
+
+    /// As a partition of this queue of the node.
+    pub(crate) fn sharing(self, share: Share) -> Self {
+        Self { share, ..self }
     }
 
     pub(crate) fn register(&self, actor: ActorRef<Message>) {

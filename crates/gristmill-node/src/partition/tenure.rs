@@ -278,6 +278,7 @@ impl Tenure {
             Answer::Done => self.done(&sent.call, actions),
             Answer::Taken(taken) => self.taken(taken, now, actions),
             Answer::Started(marks) => self.marked(sent, marks, now, actions),
+            Answer::Promoted(_) => {}
             Answer::Counted(census) => self.counted(number, census, now, actions),
         }
     }

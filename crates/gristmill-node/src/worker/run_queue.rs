@@ -1,4 +1,5 @@
-//! Runs that wait for a worker, per partition, and the slots that bound how many handlers run at a time.
+//! Runs that wait for a worker, per partition, and the slots that bound how many handlers run at a time. Whose turn it is,
+//! [`Turns`] says.
 //!
 //! While the process is closed for a lone run ([`Alone`](super::alone::Alone)), workers get nothing but that one.
 
@@ -6,6 +7,7 @@ use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::Wake;
 use crate::worker::stealable;
+use crate::worker::turns::{Plenty, Turns};
 use crate::worker::watched::Watched;
 use gristmill_broker::Epoch;
 use gristmill_job::{JobId, Place, QueueName, UnixMillis};
@@ -16,9 +18,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
-/// Runs of one partition that are pulled in a row before the next partition has its turn.
-const BURST: usize = 128;
-
 #[derive(Default)]
 struct Seat {
     awake: AtomicBool,
@@ -28,8 +27,7 @@ struct Seat {
 
 #[derive(Default)]
 struct Line {
-    partitions: VecDeque<Arc<Shared>>,
-    burst: usize,
+    turns: Turns<Arc<Shared>>,
     /// Whose lone run may start.
     lent_to: Option<Arc<Shared>>,
     lone: Option<Run>,
@@ -205,7 +203,7 @@ impl RunQueue {
             let mut line = lock(&self.line);
             let mut queued = lock(&partition.queued);
             if queued.is_empty() {
-                line.partitions.push_back(partition.clone());
+                line.turns.join(partition.share, partition.clone());
             }
             queued.extend(runs);
         }
@@ -241,10 +239,12 @@ impl RunQueue {
             }
             return Some(admitted);
         }
-        self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |free| free.checked_sub(1)).ok()?;
+        let free = |free: usize| free.checked_sub(1);
+        let before = self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).ok()?;
+        let plenty = if before > 1 { Plenty::Free } else { Plenty::Scarce };
         // Behind the slot: who closes looks at the slots after it, and one of both sees the other.
         let closed = self.closed.load(Ordering::SeqCst);
-        let found = if closed { self.next_lone() } else { self.next() };
+        let found = if closed { self.next_lone() } else { self.next(plenty) };
         match &found {
             Some(_) if closed => {}
             Some(_) if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 => self.wake_one(),
@@ -260,26 +260,11 @@ impl RunQueue {
         line.lent_to.clone().map(|partition| (partition, run))
     }
 
-    fn next(&self) -> Option<(Arc<Shared>, Run)> {
-        let mut line = lock(&self.line);
-        loop {
-            let partition = line.partitions.front()?.clone();
+    fn next(&self, plenty: Plenty) -> Option<(Arc<Shared>, Run)> {
+        lock(&self.line).turns.next(plenty, |partition| {
             let mut queued = lock(&partition.queued);
-            let run = queued.pop_front();
-            let left = !queued.is_empty();
-            drop(queued);
-            line.burst += 1;
-            if !left || line.burst >= BURST {
-                line.burst = 0;
-                line.partitions.pop_front();
-                if left {
-                    line.partitions.push_back(partition.clone());
-                }
-            }
-            if let Some(run) = run {
-                return Some((partition, run));
-            }
-        }
+            (queued.pop_front(), !queued.is_empty())
+        })
     }
 
     /// Gives a slot back.
