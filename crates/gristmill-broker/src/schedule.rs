@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long a definition stands after a node confirmed it: another one takes over after that.
-pub const DEFINITION_STANDS: Duration = Duration::from_secs(15);
+pub const DEFINITION_STANDS: Duration = Duration::from_secs(6);
 /// How far back a record may begin that was deleted under nodes that know it: no further than the marks of its jobs reach.
 pub const RESTORED: Duration = Duration::from_secs(10);
 

@@ -30,7 +30,13 @@ const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-handler", May::Only(&["gristmill-job"])),
     (
         "gristmill-node",
-        May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler", "gristmill-telemetry"]),
+        May::Only(&[
+            "gristmill-job",
+            "gristmill-schedule",
+            "gristmill-broker",
+            "gristmill-handler",
+            "gristmill-telemetry",
+        ]),
     ),
     ("gristmill-postgres", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     // Handlers like any other, whoever runs them.
@@ -41,6 +47,7 @@ const DIRECTIONS: &[(&str, May)] = &[
         "gristmill-cli",
         May::Only(&[
             "gristmill-job",
+            "gristmill-schedule",
             "gristmill-broker",
             "gristmill-handler",
             "gristmill-node",
@@ -55,6 +62,7 @@ const DIRECTIONS: &[(&str, May)] = &[
         "gristmill",
         May::Only(&[
             "gristmill-job",
+            "gristmill-schedule",
             "gristmill-broker",
             "gristmill-handler",
             "gristmill-node",

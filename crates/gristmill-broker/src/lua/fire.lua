@@ -7,9 +7,9 @@
 --      7 the slot (ms)  8 'fire', or 'pass' to pass it over  9 '1' to pass it over while the job of the last slot is not done
 --      10 name of this call  11 id of the job  12 key  13 envelope
 -- Reply {'fired', Redis ms, place} | {'passed', ms} | {'overlaps', ms} | {'before', ms}: its id has a mark
---   | {'already', ms}: this very call was executed
+--   | {'already', ms, fired}: this very call was executed
 --   and, having done nothing: {'no_queue'} | {'differs', partitions} | {'unknown', ms}: no record | {'other', ms}: another definition
---   | {'moved', ms}: somebody dealt with a slot | {'paused', ms} | {'behind', ms} | {'early', ms} | {'full', ms, limit}
+--   | {'moved', ms, after, fired, call}: somebody dealt with a slot | {'paused', ms} | {'behind', ms} | {'early', ms} | {'full', ms, limit}
 -- Repeated: 'already', or 'moved' where others went on since. A slot that is not after the last is never fired, however the clock
 -- moves; one that is in the future by this server's clock is not yet.
 -- Like enqueue it begins with no allowed write: when memory is full it must be refused.
@@ -20,8 +20,8 @@ local now, name, slot = now_ms(), ARGV[2], ARGV[7]
 local r = read_record(redis.call('HGET', KEYS[3], name))
 if not r then return {'unknown', now} end
 if r.timing ~= ARGV[3] or r.whole ~= ARGV[4] then return {'other', now} end
-if r.call == ARGV[10] then return {'already', now} end
-if r.after ~= ARGV[5] or r.fired ~= ARGV[6] then return {'moved', now} end
+if r.call == ARGV[10] then return {'already', now, r.fired} end
+if r.after ~= ARGV[5] or r.fired ~= ARGV[6] then return {'moved', now, r.after, r.fired, r.call} end
 if redis.call('HEXISTS', KEYS[4], name) == 1 then return {'paused', now} end
 if tonumber(slot) <= tonumber(r.after) then return {'behind', now} end
 if tonumber(slot) > tonumber(now) then return {'early', now} end

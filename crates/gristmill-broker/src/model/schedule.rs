@@ -168,10 +168,10 @@ impl Partition {
             return Fired::Other;
         }
         if record.call == fire.call {
-            return Fired::Already;
+            return Fired::Already { fired: record.fired };
         }
         if record.after != fire.after || record.fired != fire.fired {
-            return Fired::Moved;
+            return Fired::Moved { after: record.after, fired: record.fired, call: record.call };
         }
         if self.schedules_paused.contains_key(&fire.name) {
             return Fired::Paused;

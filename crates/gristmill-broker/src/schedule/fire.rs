@@ -45,14 +45,24 @@ pub enum Fired {
     Overlaps,
     /// Its job was enqueued before; the record, which had been deleted, knows it again.
     Before,
-    /// This very call was executed; what it did is not told again.
-    Already,
+    /// This very call was executed.
+    Already {
+        /// The slot whose job was enqueued last: this one's, if it was fired.
+        fired: UnixMillis,
+    },
     /// There is no record: the definition is to be said again.
     Unknown,
     /// Another definition stands.
     Other,
-    /// Somebody dealt with a slot meanwhile.
-    Moved,
+    /// Somebody dealt with a slot meanwhile, or a node knows another record.
+    Moved {
+        /// Every slot up to this moment was dealt with.
+        after: UnixMillis,
+        /// The slot whose job was enqueued last; 0 where there was none.
+        fired: UnixMillis,
+        /// The call that dealt with a slot last; `-` for none.
+        call: String,
+    },
     /// A person paused it.
     Paused,
     /// It is not after the last slot.
@@ -119,10 +129,14 @@ impl Connection {
             "passed" => Fired::Passed,
             "overlaps" => Fired::Overlaps,
             "before" => Fired::Before,
-            "already" => Fired::Already,
+            "already" => Fired::Already { fired: UnixMillis(words.next_number()?) },
             "unknown" => Fired::Unknown,
             "other" => Fired::Other,
-            "moved" => Fired::Moved,
+            "moved" => Fired::Moved {
+                after: UnixMillis(words.next_number()?),
+                fired: UnixMillis(words.next_number()?),
+                call: words.next_text()?,
+            },
             "paused" => Fired::Paused,
             "behind" => Fired::Behind,
             "early" => Fired::Early,

@@ -113,6 +113,11 @@ impl Both {
         let real = self.connection.fire(&self.keys, fire.partitions, &one(0)).await;
         let model = self.model.fire(&self.keys, fire.partitions, &one(1));
         let mut answers = [real.map_err(|e| e.to_string())?, model];
+        for answer in &mut answers {
+            if let FireAnswer::Fired(_, Fired::Moved { after, .. }) = answer {
+                *after = self.moment(*after);
+            }
+        }
         for (answer, given) in answers.iter_mut().zip(&mut self.given) {
             if let FireAnswer::Fired(now, fired) = answer {
                 *now = UnixMillis(0);
@@ -136,10 +141,10 @@ impl Both {
             Fired::Passed => "fire:passed",
             Fired::Overlaps => "fire:overlaps",
             Fired::Before => "fire:before",
-            Fired::Already => "fire:already",
+            Fired::Already { .. } => "fire:already",
             Fired::Unknown => "fire:unknown",
             Fired::Other => "fire:other",
-            Fired::Moved => "fire:moved",
+            Fired::Moved { .. } => "fire:moved",
             Fired::Paused => "fire:paused",
             Fired::Behind => "fire:behind",
             Fired::Early => "fire:early",
