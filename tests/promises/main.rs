@@ -18,6 +18,7 @@
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
 //! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
+//! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
 //! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server),
@@ -68,8 +69,8 @@
 //! | V41 emitted jobs by random ids | `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_settle_and_forward`, `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_forward_and_its_note`, `traces::v41_a_rerun_emits_the_same_ids_and_they_are_absorbed` |
 //!
 //! V4 to V6 belong to a plain claim, which is not used: `late::v4_a_claim_cut_in_half_by_another_owner_reads_nothing`. V21 belongs
-//! to a call that parks; what is parked here stays claimed. V25 and V36 belong to cancel and purge, which are not there
-//! yet; of a person's discard: `dead::v36_a_discarded_letter_is_gone_and_its_id_starts_anew`.
+//! to a call that parks; what is parked here stays claimed. V25: `cancel::a_run_that_finished_wins_and_one_that_failed_is_still_asked_for`. V36:
+//! `cancel::what_nobody_claimed_is_gone_at_once_and_its_id_starts_anew`; of purge, which is not there yet, nothing; of a person's discard: `dead::v36_a_discarded_letter_is_gone_and_its_id_starts_anew`.
 //!
 //! Bad input, beside `what_cannot_be_read_ends_clearly`: raw garbage, missing fields and names that are no text in
 //! `no_job_is_lost::what_cannot_be_decoded_becomes_a_dead_letter_and_stops_no_reader`; versions that go backwards in
@@ -94,6 +95,7 @@ mod failover_to_an_older_state;
 mod failures_are_sorted;
 mod failures_come_together;
 mod index;
+mod jobs_come_when_due;
 mod keys_stay_in_order;
 mod no_job_is_lost;
 mod one_owner_per_partition;

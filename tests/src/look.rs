@@ -72,7 +72,7 @@ impl Fleet {
     /// The same, with a deadline of its own.
     pub fn wait_settled_within(&self, deadline: Duration) {
         eventually(deadline, "everything settled", || {
-            let empty = |view: &PartitionView| view.ready == 0 && view.claimed == 0 && view.outbox == 0;
+            let empty = |view: &PartitionView| view.ready + view.claimed + view.outbox + view.delayed == 0;
             // In the order in which jobs are emitted from one into the next.
             let settled = self.queues.iter().all(|queue| {
                 let views = self.partitions_in(queue);
@@ -85,7 +85,7 @@ impl Fleet {
     /// Whether nothing is ready, claimed or came back from the dead.
     pub fn is_settled(&self) -> bool {
         let views = self.partitions();
-        let empty = |view: &PartitionView| view.ready == 0 && view.claimed == 0 && view.outbox == 0;
+        let empty = |view: &PartitionView| view.ready + view.claimed + view.outbox + view.delayed == 0;
         !views.is_empty() && views.iter().all(empty) && !self.any_returned()
     }
 

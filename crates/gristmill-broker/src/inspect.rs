@@ -5,6 +5,7 @@ use crate::create;
 use crate::error::CallError;
 use crate::keys::{GROUP, PartitionKeys, QUEUES, QueueDefinition};
 use crate::link::Connection;
+use crate::promote;
 use crate::reply;
 use bytes::Bytes;
 use gristmill_job::{DeadLetter, Due, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
@@ -23,6 +24,10 @@ pub struct PartitionView {
     pub dead: u64,
     /// Emitted jobs on their way.
     pub outbox: u64,
+    /// Jobs for later.
+    pub delayed: u64,
+    /// When the first of them is due, or was, by the Redis clock.
+    pub due: Option<UnixMillis>,
     /// When its oldest job became ready, by the Redis clock.
     pub oldest: Option<UnixMillis>,
     /// Who owns it; empty if nobody.
@@ -100,7 +105,7 @@ impl Connection {
     /// # Errors
     /// [`CallError`].
     pub async fn partitions(&self, queue: &QueueDefinition) -> Result<Vec<PartitionView>, CallError> {
-        const READS: usize = 7;
+        const READS: usize = 9;
         let mut pipeline = Pipeline::new();
         for partition in 0..queue.partitions {
             let keys = queue.partition(partition);
@@ -110,6 +115,8 @@ impl Connection {
             pipeline.cmd("XLEN").arg(&keys.outbox);
             pipeline.cmd("XRANGE").arg(&keys.stream).arg("-").arg("+").arg("COUNT").arg(1);
             pipeline.cmd("HMGET").arg(&keys.lease).arg(&["incarnation", "epoch", "expires"]);
+            pipeline.cmd("ZCARD").arg(&keys.delayed);
+            pipeline.cmd("ZRANGE").arg(&keys.delayed).arg(0).arg(0).arg("WITHSCORES");
             pipeline.cmd("TIME");
         }
         let reads = READS * usize::from(queue.partitions);
@@ -130,6 +137,10 @@ impl Connection {
             let owner = lease.next().map_or(Ok(String::new()), optional_text)?;
             let epoch = lease.next().map_or(Ok(0), optional_number)?;
             let expires = UnixMillis(lease.next().map_or(Ok(0), optional_number)?);
+            // A key of another type holds none.
+            let delayed = reply::number(next()).unwrap_or(0);
+            let first = reply::list(next(), "the first job for later").unwrap_or_default().pop();
+            let due = first.map_or(Ok(None), promote::due_time)?;
             let now = time(next())?;
             views.push(PartitionView {
                 partition,
@@ -137,6 +148,8 @@ impl Connection {
                 claimed,
                 dead,
                 outbox,
+                delayed,
+                due,
                 oldest,
                 owner,
                 epoch,

@@ -94,6 +94,9 @@ pub struct PartitionKeys {
     /// hash · key to `<letter> <since ms> <place>`: the lane waits for a person. Written by settle; removed by replay,
     /// discard, release_key, skip, and by census where the letter is gone.
     pub held: String,
+    /// list · `<place> <own> <bytes of the id> <id><key>` of jobs that their owner is asked to end. Written by cancel, emptied by
+    /// take.
+    pub asked: String,
     /// sorted set · dead letter id by time of death (ms). Until discard.
     pub dead: String,
     /// hash · dead letter id to its record. Until discard.
@@ -131,6 +134,7 @@ impl PartitionKeys {
             returned_bodies: key("returned:bodies"),
             originals: key("originals"),
             held: key("held"),
+            asked: key("asked"),
             dead: key("dead"),
             dead_bodies: key("dead:bodies"),
             schedules: key("schedules"),
@@ -144,8 +148,9 @@ impl PartitionKeys {
         }
     }
 
-    /// string · `waiting <place>`, `waiting <member of delayed>`, `applied`, `stale`, `dead <id>` or `discarded`: the mark of a producer's id. Written by
-    /// enqueue, fire, promote, settle and discard; lives as long as its job and for a window after its verdict.
+    /// string · `waiting <place>`, `waiting <member of delayed>`, `applied`, `stale`, `dead <id>`, `discarded`, `expired` or
+    /// `cancelled <ms>/<who>/<why>`: the mark of a producer's id. Written by enqueue, fire, promote, settle, discard and cancel; lives as
+    /// long as its job and for a window after its verdict.
     #[must_use]
     pub fn seen(&self, id: &[u8]) -> Vec<u8> {
         self.named(b":seen:", id)

@@ -29,6 +29,10 @@ pub struct Look {
     pub returned: u64,
     /// Dead letters.
     pub dead: u64,
+    /// Jobs for later.
+    pub delayed: u64,
+    /// How long the first of them has been due without being ready.
+    pub overdue: Option<Duration>,
     /// Age of the oldest job that nobody has claimed.
     pub oldest_ready: Option<Duration>,
     /// How long the first claim has stood that does not wait for a time.
@@ -67,6 +71,8 @@ impl Look {
             claimed: self.claimed + other.claimed,
             returned: self.returned + other.returned,
             dead: self.dead + other.dead,
+            delayed: self.delayed + other.delayed,
+            overdue: self.overdue.max(other.overdue),
             oldest_ready: self.oldest_ready.max(other.oldest_ready),
             oldest_claim: self.oldest_claim.max(other.oldest_claim),
             retries: self.retries + other.retries,
@@ -94,6 +100,7 @@ impl Connection {
                 keys.returned.as_bytes(),
                 keys.dead.as_bytes(),
                 keys.held.as_bytes(),
+                keys.delayed.as_bytes(),
             ]);
             script.arg(READ);
             pipeline.add_command(script);
@@ -125,6 +132,8 @@ fn read(value: Value) -> Result<Look, CallError> {
         waiting: words.next_number()?,
         blocked: some(words.next_number()?),
         owned: words.next_number()?,
+        delayed: words.next_number()?,
+        overdue: some(words.next_number()?),
         partitions: 1,
     })
 }

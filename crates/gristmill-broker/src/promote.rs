@@ -13,12 +13,15 @@ use crate::reply::{self, Words};
 use crate::script::PROMOTE;
 use gristmill_job::UnixMillis;
 use redis::{Cmd, Pipeline, Value};
+use std::time::Duration;
 
 /// What one slice answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Promoted {
     /// Jobs that were moved by this call; none in answer to a repeat.
     pub moved: u64,
+    /// How late the latest of them became ready.
+    pub late: Duration,
     /// Members without a body, removed: somebody deleted their bodies by hand.
     pub lost: u64,
     /// What is due now, at most [`MAX_JOBS_PER_CALL`]: for the next slice.
@@ -82,9 +85,16 @@ pub(crate) fn read(value: Value) -> Result<Answer, CallError> {
         return Err(words.unknown("ok, already, fenced or gap"));
     }
     let now = UnixMillis(words.next_number()?);
-    let (moved, lost) = (words.next_number()?, words.next_number()?);
+    let (moved, late, lost) = (words.next_number()?, words.next_number()?, words.next_number()?);
     let due = members(words.next())?;
-    Ok(Answer::Promoted(Promoted { moved, lost, due, next: due_time(words.next())?, now }))
+    Ok(Answer::Promoted(Promoted {
+        moved,
+        late: Duration::from_millis(late),
+        lost,
+        due,
+        next: due_time(words.next())?,
+        now,
+    }))
 }
 
 /// A score, or nothing. A time before 1970, which somebody wrote by hand, is 0.

@@ -34,6 +34,7 @@ scripts! {
     ANNOUNCE = "lua/announce.lua",
     AUDIT_NOTE = "lua/audit.lua",
     ABSOLVE = "lua/absolve.lua" with "lua/state.lua",
+    CANCEL = "lua/cancel.lua" with "lua/state.lua",
     CENSUS = "lua/census.lua",
     CLAIM = "lua/claim.lua",
     CREATE = "lua/create.lua",

@@ -59,6 +59,10 @@ pub enum Verdict {
     Duplicate,
     /// Acknowledged and deleted without effect: its version is not newer than what is there, elsewhere than in Redis.
     Stale,
+    /// Acknowledged and deleted without a run: a person asked for that.
+    Cancelled,
+    /// Acknowledged and deleted without a run: it was not to start so late.
+    Expired,
     /// Kept as a dead letter.
     Dead {
         /// The letter's own id.
@@ -96,6 +100,10 @@ pub enum Settled {
     Duplicate,
     /// Acknowledged without effect, as its handler said.
     Discarded,
+    /// Acknowledged without effect: a person asked for that.
+    Cancelled,
+    /// Acknowledged without effect: it was too late for it.
+    Expired,
     /// Put back, one turn further.
     Retried,
     /// Now a dead letter.
@@ -122,6 +130,8 @@ impl Settle {
             Verdict::Discard => "discard",
             Verdict::Duplicate => "duplicate",
             Verdict::Stale => "stale",
+            Verdict::Cancelled => "cancelled",
+            Verdict::Expired => "expired",
             Verdict::Dead { acknowledged: true, .. } => "bury",
             Verdict::Dead { .. } => "dead",
         };
@@ -150,7 +160,11 @@ impl Settle {
                 arguments.arg(*attempts).arg(millis(*delay)).arg(why.as_str());
                 arguments.arg(if *interrupted { "1" } else { "0" }).arg(history.as_ref());
             }
-            Verdict::Discard | Verdict::Duplicate | Verdict::Stale => {
+            Verdict::Discard
+            | Verdict::Duplicate
+            | Verdict::Stale
+            | Verdict::Cancelled
+            | Verdict::Expired => {
                 arguments.arg(marked);
             }
             Verdict::Dead { dead_id, at, body, hold, .. } => {
@@ -238,6 +252,8 @@ fn word(value: Value) -> Result<Settled, CallError> {
         ("stale", _) => Settled::Stale,
         ("duplicate", _) => Settled::Duplicate,
         ("discarded", _) => Settled::Discarded,
+        ("cancelled", _) => Settled::Cancelled,
+        ("expired", _) => Settled::Expired,
         ("retried", _) => Settled::Retried,
         ("dead", _) => Settled::Dead,
         ("gone", _) => Settled::Gone,

@@ -5,6 +5,7 @@
 //! scripts read and write the same words (`lua/state.lua`).
 
 use crate::fence::{Epoch, Fence, Incarnation};
+pub use crate::said::Said;
 use bytes::Bytes;
 use gristmill_job::UnixMillis;
 use std::fmt::{self, Write as _};
@@ -40,10 +41,12 @@ pub enum Suspicion {
 }
 
 /// What a person asked of a job that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Give it up: it becomes a dead letter, and its lane goes on.
     Skip,
+    /// End it without a run.
+    Cancel(Said),
 }
 
 /// A run is under way, of this tenure: written before it starts, removed by every settle and hand back.
@@ -177,7 +180,7 @@ impl StateLine {
             .split_once('/')
             .and_then(|(how, whose)| Some(StartMark { fence: fence(whose)?, alone: how == "alone" }));
         let crashes = text(7).split(',').filter_map(Crash::parse).collect();
-        let request = (text(9) == "skip").then_some(Request::Skip);
+        let request = Request::parse(text(9));
         let history = Bytes::copy_from_slice(history);
         Some(Self {
             turn,
@@ -217,11 +220,36 @@ impl StateLine {
         let crashes: Vec<String> = self.crashes.iter().map(Crash::to_string).collect();
         text.push_str(if crashes.is_empty() { "-" } else { "" });
         text.push_str(&crashes.join(","));
-        let request = if self.request.is_some() { "skip" } else { "-" };
+        let request = self.request.as_ref().map_or_else(|| "-".to_owned(), Request::to_string);
         let _ = write!(text, " {} {request} ", self.replays);
         let mut line = text.into_bytes();
         line.extend_from_slice(&self.history);
         line
+    }
+}
+
+impl Request {
+    /// Whether it is to be ended without a run.
+    #[must_use]
+    pub fn is_cancel(&self) -> bool {
+        matches!(self, Self::Cancel(_))
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        match word.split_once('/') {
+            None => (word == "skip").then_some(Self::Skip),
+            Some(("cancel", said)) => Some(Self::Cancel(Said::parse(said))),
+            Some(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skip => f.write_str("skip"),
+            Self::Cancel(said) => write!(f, "cancel/{said}"),
+        }
     }
 }
 
@@ -279,7 +307,7 @@ impl JobState {
     pub fn put_back(&self, attempts: u32, why: Why, interrupted: bool, history: Bytes) -> Self {
         let before = self.line.as_deref().cloned().unwrap_or_default();
         let turn = before.turn.saturating_add(1);
-        let (mark, request) = (None, None);
+        let (mark, request) = (None, before.request.clone().filter(Request::is_cancel));
         let line =
             StateLine { turn, attempts, due_ms: 0, why, interrupted, mark, request, history, ..before };
         Self { line: Some(Arc::new(line)), due_in: Duration::ZERO }
@@ -290,6 +318,14 @@ impl JobState {
     pub fn noted(&self, interrupted: bool) -> Self {
         let before = self.line.as_deref().cloned().unwrap_or_default();
         Self { line: Some(Arc::new(StateLine { interrupted, ..before })), due_in: self.due_in }
+    }
+
+    /// As it stands since a person asked something of it.
+    #[must_use]
+    pub fn asked(&self, request: Request) -> Self {
+        let before = self.line.as_deref().cloned().unwrap_or_default();
+        let line = StateLine { request: Some(request), ..before };
+        Self { line: Some(Arc::new(line)), due_in: self.due_in }
     }
 
     /// The line, where there is one.
@@ -318,14 +354,19 @@ mod tests {
                 Crash { fence, turn: 2, at: UnixMillis(10) },
             ],
             replays: 4,
-            request: Some(Request::Skip),
+            request: Some(Request::Cancel(Said::new("me@home", "no more, please").at(UnixMillis(7)))),
             history: Bytes::from_static(b"any \xff bytes\nat all "),
         }
     }
 
     #[test]
     fn a_line_survives_its_writing() {
-        for line in [full(), StateLine::default(), StateLine { mark: None, crashes: Vec::new(), ..full() }] {
+        for line in [
+            full(),
+            StateLine::default(),
+            StateLine { request: Some(Request::Skip), ..full() },
+            StateLine { mark: None, crashes: Vec::new(), ..full() },
+        ] {
             assert_eq!(StateLine::parse(&line.write()).unwrap(), line);
         }
     }

@@ -1,12 +1,14 @@
-//! take: reads what lies beside the stream: jobs that came back from the dead, and the keys that wait for a person.
+//! take: reads what lies beside the stream: jobs that came back from the dead, the keys that wait for a person, and the jobs that
+//! are to be cancelled.
 
 use crate::call::{Answer, Guard, single};
+use crate::cancel::Asked;
 use crate::entry::Entry;
 use crate::error::CallError;
 use crate::reply::{self, Words};
 use crate::returned::Returned;
 use crate::script::TAKE;
-use crate::state::JobState;
+use crate::state::{JobState, StateLine};
 use gristmill_job::{Key, Place};
 use redis::{Pipeline, Value};
 
@@ -25,6 +27,11 @@ pub struct Taken {
     pub cursor: u64,
     /// Keys whose lanes wait for a person; a key may come twice.
     pub held: Vec<Key>,
+    /// Jobs that are to be cancelled, with what is stored about each, in the order in which that was asked. They are named
+    /// once; what is stored stays.
+    pub asked: Vec<(Asked, StateLine)>,
+    /// Whether there are more of them.
+    pub more_asked: bool,
 }
 
 pub(crate) fn write(guard: Guard<'_>, after: u64, count: usize, cursor: Option<u64>) -> Pipeline {
@@ -36,6 +43,7 @@ pub(crate) fn write(guard: Guard<'_>, after: u64, count: usize, cursor: Option<u
         keys.returned.as_bytes(),
         keys.returned_bodies.as_bytes(),
         keys.held.as_bytes(),
+        keys.asked.as_bytes(),
     ]);
     script.arg(fence.incarnation.as_str()).arg(fence.epoch.0).arg(number);
     script.arg(after).arg(count);
@@ -62,6 +70,15 @@ pub(crate) fn read(after: u64, value: Value) -> Result<Answer, CallError> {
     let cursor = words.next_number()?;
     let holds = reply::list(words.next(), "held keys")?;
     let now_ms = words.next_number()?;
+    let asks = reply::list(words.next(), "jobs that are asked for")?;
+    let more_asked = words.next_text()? == "1";
+    let mut asked = Vec::with_capacity(asks.len());
+    for row in asks {
+        let mut row = reply::list(row, "a job that is asked for")?.into_iter();
+        let mut next = || reply::bytes(row.next().unwrap_or(Value::Nil));
+        let (item, line) = (next()?, next()?);
+        asked.extend(Asked::parse(&item).zip(StateLine::parse(&line)));
+    }
     let (mut entries, mut last) = (Vec::with_capacity(rows.len()), after);
     for row in rows {
         let mut row = reply::list(row, "a returned job")?.into_iter();
@@ -76,5 +93,5 @@ pub(crate) fn read(after: u64, value: Value) -> Result<Answer, CallError> {
     }
     let held = holds.into_iter().step_by(2).map(|key| Ok(Key::from_stored(reply::bytes(key)?)));
     let held = held.collect::<Result<_, CallError>>()?;
-    Ok(Answer::Taken(Taken { changes, entries, last, more, cursor, held }))
+    Ok(Answer::Taken(Taken { changes, entries, last, more, cursor, held, asked, more_asked }))
 }

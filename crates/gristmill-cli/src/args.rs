@@ -1,6 +1,7 @@
 //! The arguments of every command.
 
 use crate::audit::AuditArguments;
+use crate::cancel::CancelArguments;
 use crate::dead::discard::DiscardArguments;
 use crate::dead::list::ListArguments;
 use crate::dead::replay::ReplayArguments;
@@ -92,6 +93,8 @@ pub(crate) enum Command {
     Dead(DeadCommand),
     /// Where a job is, what happened to it, and why it does not run now
     Explain(ExplainArguments),
+    /// Take back a job that waits
+    Cancel(CancelArguments),
     /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
     Keys(KeysArguments),
     /// The kinds that living nodes serve

@@ -57,6 +57,11 @@ impl Act {
         self
     }
 
+    /// Who does it.
+    pub(crate) fn who(&self) -> &str {
+        &self.0.who
+    }
+
     /// Before anything is done.
     pub(crate) async fn begin(&self, connection: &Connection) -> Result<(), Failure> {
         connection.note(&self.0).await.map(drop).map_err(|error| {

@@ -4,7 +4,7 @@
 //! * `live`: everything around one that waits; `why`: what follows from that;
 //! * `told`: the words.
 
-mod find;
+pub(crate) mod find;
 mod live;
 mod told;
 mod why;
@@ -71,7 +71,7 @@ pub(crate) async fn look(
                 (told::dead_text(letter, beside), told::dead_json(letter, beside))
             }
             Spot::Mark { queue, mark, now } => {
-                (told::mark_text(queue, mark, &search.job, *now), told::mark_json(queue, mark))
+                (told::mark_text(queue, mark, &search.job, *now), told::mark_json(queue, mark, *now))
             }
         };
         texts.push(text);

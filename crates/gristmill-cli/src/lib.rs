@@ -5,17 +5,18 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP. `monitor`: looks at queues.
-//! * `enqueue`, `queues`, `dead`, `explain`, `keys`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
+//! * `enqueue`, `queues`, `dead`, `explain`, `cancel`, `keys`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * `health`: what every role that stays answers about itself.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
 //! other than `node`, `ingest`, `dev`, `roundtrip` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
-//! releases, skips or removes is noted in the audit log before it is done.
+//! releases, skips, cancels or removes is noted in the audit log before it is done.
 
 mod args;
 mod audit;
+mod cancel;
 mod config;
 mod dead;
 mod dev;
@@ -89,6 +90,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Dead(DeadCommand::Replay(replay)) => block_on(dead::replay::command(&settings, replay)),
         Command::Dead(DeadCommand::Discard(discard)) => block_on(dead::discard::command(&settings, discard)),
         Command::Explain(explain) => block_on(explain::command(&settings, explain)),
+        Command::Cancel(cancel) => block_on(cancel::command(&settings, cancel)),
         Command::Keys(keys) => block_on(keys::command(&settings, keys)),
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),

@@ -189,6 +189,7 @@ fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
         ("in_flight", look.in_flight()),
         ("retry", look.retries),
         ("waiting", look.waiting),
+        ("delayed", look.delayed),
         ("dead", look.dead),
     ] {
         metrics.queue_jobs.with(&[queue, state]).set(jobs as f64);
@@ -197,6 +198,7 @@ fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
         (&metrics.queue_oldest_ready_age_seconds, look.oldest_ready),
         (&metrics.queue_oldest_in_flight_age_seconds, look.oldest_claim),
         (&metrics.key_blocked_max_age_seconds, look.blocked),
+        (&metrics.queue_delayed_overdue_seconds, look.overdue),
     ] {
         gauge.with(&[queue]).set(age.unwrap_or_default().as_secs_f64());
     }
@@ -215,6 +217,7 @@ fn forget(metrics: &Metrics, is_there: impl Fn(&str) -> bool) {
     metrics.queue_oldest_ready_age_seconds.retain(kept);
     metrics.queue_oldest_in_flight_age_seconds.retain(kept);
     metrics.key_blocked_max_age_seconds.retain(kept);
+    metrics.queue_delayed_overdue_seconds.retain(kept);
     metrics.queue_jobs_enqueued_total.retain(kept);
     metrics.queue_jobs_settled_total.retain(kept);
     metrics.queue_partitions.retain(kept);

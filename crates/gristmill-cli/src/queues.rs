@@ -17,6 +17,10 @@ pub(crate) struct Standing {
     pub(crate) owned: usize,
     pub(crate) ready: u64,
     pub(crate) claimed: u64,
+    /// Jobs for later.
+    pub(crate) delayed: u64,
+    /// How long the first of them has been due.
+    pub(crate) overdue: Option<Duration>,
     pub(crate) oldest: Option<Duration>,
     pub(crate) dead: u64,
     pub(crate) outbox: u64,
@@ -61,6 +65,11 @@ fn add_up(queue: &QueueDefinition, views: &[PartitionView], nodes: Vec<String>) 
         owned: views.iter().filter(|view| !view.owner.is_empty() && view.expires > view.now).count(),
         ready: sum(|view| view.ready),
         claimed: sum(|view| view.claimed),
+        delayed: sum(|view| view.delayed),
+        overdue: views
+            .iter()
+            .filter_map(|view| Some(view.due.filter(|due| *due < view.now)?.age_at(view.now)))
+            .max(),
         oldest: views.iter().filter_map(|view| Some(view.oldest?.age_at(view.now))).max(),
         dead: sum(|view| view.dead),
         outbox: sum(|view| view.outbox),
@@ -83,6 +92,8 @@ impl Standing {
             "claimed": self.claimed,
             "waiting": self.waiting(),
             "oldest_age_ms": self.oldest.map(|age| age.as_millis()),
+            "delayed": self.delayed,
+            "overdue_ms": self.overdue.map(|late| late.as_millis()),
             "dead": self.dead,
             "outbox": self.outbox,
             "nodes": self.nodes,
@@ -98,6 +109,7 @@ fn table(standings: &[Standing]) -> String {
         "#ready",
         "#claimed",
         "#waiting",
+        "#delayed",
         "#oldest",
         "#dead",
         "#outbox",
@@ -112,6 +124,7 @@ fn table(standings: &[Standing]) -> String {
             standing.ready.to_string(),
             standing.claimed.to_string(),
             standing.waiting().to_string(),
+            standing.delayed.to_string(),
             standing.oldest.map_or_else(|| "-".into(), age),
             standing.dead.to_string(),
             standing.outbox.to_string(),
@@ -137,16 +150,24 @@ mod tests {
             claimed: 2,
             dead: 1,
             oldest: Some(UnixMillis(4_000)),
+            delayed: 4,
+            due: Some(UnixMillis(9_500)),
             ..PartitionView::default()
         };
-        let expired =
-            PartitionView { expires: now, outbox: 3, oldest: Some(UnixMillis(9_000)), ..owned.clone() };
+        let expired = PartitionView {
+            expires: now,
+            outbox: 3,
+            due: Some(UnixMillis(10_500)),
+            oldest: Some(UnixMillis(9_000)),
+            ..owned.clone()
+        };
         let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 2);
         let standing = add_up(&queue, &[owned, expired], vec![]);
         assert_eq!((standing.owned, standing.ready, standing.waiting(), standing.dead), (1, 10, 6, 2));
         assert_eq!((standing.outbox, standing.oldest), (3, Some(Duration::from_secs(6))));
+        assert_eq!((standing.delayed, standing.overdue), (8, Some(Duration::from_millis(500))));
         let lines: Vec<String> =
             table(&[standing]).lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(lines[1], "q 2 1 10 4 6 6s 2 3 none");
+        assert_eq!(lines[1], "q 2 1 10 4 6 8 6s 2 3 none");
     }
 }

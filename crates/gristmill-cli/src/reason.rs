@@ -2,7 +2,7 @@
 
 use crate::output::when;
 use gristmill_broker::StateLine;
-use gristmill_broker::state::{Request, Suspicion, Why};
+use gristmill_broker::state::{Request, Said, Suspicion, Why};
 use gristmill_job::{AttemptRecord, CrashRecord, History, UnixMillis};
 use serde_json::{Value, json};
 
@@ -39,11 +39,26 @@ pub(crate) fn crashes(line: &StateLine) -> Vec<CrashRecord> {
     line.crashes.iter().map(record).collect()
 }
 
+/// Who cancelled a job, when and why.
+pub(crate) fn cancelled_by(said: &Said, now: UnixMillis) -> String {
+    let (who, at) = (&said.who, when(said.at, now));
+    let why = if said.why.is_empty() { String::new() } else { format!(" because: {}", said.why) };
+    format!("cancelled by {who} {at}{why}")
+}
+
 /// What keeps a job with this line from running; nothing where it says nothing. `kind` where it is known.
 pub(crate) fn of_line(line: &StateLine, kind: Option<&str>, now: UnixMillis) -> Vec<Reason> {
     let (due, mut reasons) = (UnixMillis(line.due_ms), Vec::new());
-    if line.request == Some(Request::Skip) {
-        reasons.push(Reason::new("skip", "a person asked to skip it: its owner makes it a dead letter"));
+    match &line.request {
+        Some(Request::Skip) => {
+            reasons.push(Reason::new("skip", "a person asked to skip it: its owner makes it a dead letter"));
+        }
+        Some(Request::Cancel(said)) => {
+            let text =
+                format!("{}: its owner ends it, unless its run finishes first", cancelled_by(said, now));
+            reasons.push(Reason::new("cancelled", text));
+        }
+        None => {}
     }
     let waits = due > now;
     let until = |text: String| if waits { format!("{text}; due {}", when(due, now)) } else { text };

@@ -11,6 +11,8 @@ pub(crate) struct Counters {
     duplicate: AtomicU64,
     retried: AtomicU64,
     discarded: AtomicU64,
+    cancelled: AtomicU64,
+    expired: AtomicU64,
     dead: AtomicU64,
     rejected: AtomicU64,
     fenced: AtomicU64,
@@ -37,6 +39,10 @@ pub struct Counts {
     pub retried: u64,
     /// Jobs acknowledged without effect, since their handler said so.
     pub discarded: u64,
+    /// Jobs that were claimed, and ended since a person had cancelled them.
+    pub cancelled: u64,
+    /// Jobs that ended unrun, since it was too late for them.
+    pub expired: u64,
     /// Jobs that became dead letters.
     pub dead: u64,
     /// Jobs whose writes Redis refused.
@@ -95,6 +101,8 @@ impl Counters {
             Settled::Duplicate => &self.duplicate,
             Settled::Retried | Settled::AtTurn(_) => &self.retried,
             Settled::Discarded => &self.discarded,
+            Settled::Cancelled => &self.cancelled,
+            Settled::Expired => &self.expired,
             Settled::Dead => &self.dead,
             Settled::Rejected(_) => &self.rejected,
         };
@@ -146,6 +154,8 @@ impl Counters {
             duplicate: read(&self.duplicate),
             retried: read(&self.retried),
             discarded: read(&self.discarded),
+            cancelled: read(&self.cancelled),
+            expired: read(&self.expired),
             dead: read(&self.dead),
             rejected: read(&self.rejected),
             fenced: read(&self.fenced),

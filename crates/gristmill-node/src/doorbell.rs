@@ -1,4 +1,5 @@
-//! The doorbell: one task and one connection that wait for new entries of every partition that may claim.
+//! The doorbell: one task and one connection that wait for new entries of every partition that may claim, and for the bells of
+//! their jobs for later.
 
 use crate::partition::Message as ToPartition;
 use crate::partition::shared::Shared;
@@ -22,6 +23,8 @@ struct Listener {
 #[derive(Default)]
 pub(crate) struct Doorbell {
     listeners: Mutex<HashMap<String, Listener>>,
+    /// The last that was heard of each bell of jobs for later: it is not heard once more when its partition listens again.
+    bells: Mutex<HashMap<String, Place>>,
     /// There is something to wait for.
     filled: Notify,
     /// The set has grown while a wait may be under way.
@@ -60,7 +63,14 @@ impl Doorbell {
     fn streams(&self) -> Vec<(String, Place)> {
         let listeners = lock(&self.listeners);
         self.known.store(self.version.load(Ordering::SeqCst), Ordering::SeqCst);
-        listeners.iter().map(|(stream, listener)| (stream.clone(), listener.from)).collect()
+        let bells = lock(&self.bells);
+        let mut streams = Vec::with_capacity(2 * listeners.len());
+        for (stream, listener) in listeners.iter() {
+            let bell = &listener.shared.keys.delayed_bell;
+            streams.push((stream.clone(), listener.from));
+            streams.push((bell.clone(), bells.get(bell).copied().unwrap_or(Place::ZERO)));
+        }
+        streams
     }
 
     fn ring(&self, news: Vec<(String, Place)>) {
@@ -69,6 +79,13 @@ impl Doorbell {
             if let Some(listener) = listeners.get_mut(&stream) {
                 listener.from = listener.from.max(place);
                 listener.shared.cast(ToPartition::Rung(place));
+                continue;
+            }
+            // Rare: a new first job for later. One that does not listen now hears of it with its renewal.
+            let mine = |listener: &&Listener| listener.shared.keys.delayed_bell == stream;
+            if let Some(listener) = listeners.values().find(mine) {
+                listener.shared.cast(ToPartition::Bell);
+                lock(&self.bells).insert(stream, place);
             }
         }
     }

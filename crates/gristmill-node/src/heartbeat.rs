@@ -210,14 +210,15 @@ impl Heartbeat {
         }
         for ((answer, shared), renew) in answers.into_iter().zip(shared).zip(renewals) {
             match answer {
-                Renewed::Ok { wanted_by, changes, now, .. } => {
+                Renewed::Ok { wanted_by, changes, now, due } => {
                     if !self.holds(&shared, &renew.fence) {
                         continue;
                     }
                     shared.trust_until(sent + self.rhythm.ttl.saturating_sub(self.rhythm.margin));
                     shared.redis_clock(now, sent);
                     let wanted = wanted_by.is_some_and(|by| by != self.rhythm.incarnation);
-                    shared.cast(ToPartition::Event(renew.fence.epoch, Event::Renewed { wanted, changes }));
+                    shared
+                        .cast(ToPartition::Event(renew.fence.epoch, Event::Renewed { wanted, changes, due }));
                 }
                 Renewed::Refused(refusal) => {
                     let end = match refusal {

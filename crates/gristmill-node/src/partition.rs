@@ -53,6 +53,8 @@ pub(crate) enum Message {
     Ended,
     /// The doorbell rang.
     Rung(Place),
+    /// The bell of jobs for later rang.
+    Bell,
     /// The time asked for has come.
     Wake(u64),
     /// The last act before exit.
@@ -199,6 +201,7 @@ impl Actor for Partition {
                 state.decide(Event::Ended(ended));
             }
             Message::Rung(place) => state.decide(Event::Rung(place)),
+            Message::Bell => state.decide(Event::Bell),
             Message::Wake(wake) => {
                 if state.wake_at.is_some_and(|(_, armed)| armed == wake) {
                     state.wake_at = None;
@@ -267,6 +270,7 @@ impl State {
                     self.shared.leave();
                     self.withdraw(|run| !run.acknowledged);
                 }
+                Action::Cancel(place) => self.cancel(place),
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
@@ -286,6 +290,7 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::Promoted { moved, late, lost } => self.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.ran(runs),
                 Action::HandedBack(jobs) => self.handed_back(jobs),
@@ -373,6 +378,12 @@ impl State {
             self.shared.tell(Ended { epoch, lane, entry, turn, ran: Ran::NotStarted, attempt: None });
         }
         self.around.runs.push(&self.shared, rest);
+    }
+
+    /// Its run has not started and comes back, or is asked to stop.
+    fn cancel(&self, place: Place) {
+        self.shared.cancel(place);
+        self.withdraw(|run| run.entry.place == place && !run.acknowledged);
     }
 
     fn wake_at(&mut self, at: Instant) {

@@ -194,7 +194,11 @@ metrics! {
     job_retries_total: Counter [queue, class] from NODE, &[], "Jobs put back for another attempt, by the class of their error.";
     dead_letters_total: Counter [queue, reason] from NODE, &[], "Jobs that became dead letters.";
     dead_letters_expired_total: Counter [queue] from NODE, &[], "Dead letters discarded beyond dead_max_age_ms.";
+    jobs_cancelled_total: Counter [queue] from NODE, &[], "Claimed jobs that ended since a person had cancelled them.";
+    jobs_expired_total: Counter [queue] from NODE, &[], "Jobs that ended unrun, since they were not started before they expired.";
     jobs_repaired_total: Counter [queue] from NODE, &[], "Jobs and keys that waited for nothing, or were lost sight of, and were found.";
+    jobs_promoted_total: Counter [queue] from NODE, &[], "Jobs for later that became ready.";
+    promotion_late_seconds: Histogram [queue] from NODE, LONG_US, "How late jobs for later became ready: the latest of each slice.";
     jobs_unstarted_total: Counter [queue] from NODE, &[], "Jobs that may run at most once, acknowledged and never started.";
     handlers_given_up_total: Counter [queue] from NODE, &[], "Runs that held their threads and were given up.";
     fencing_rejections_total: Counter [operation] from NODE, &[], "Calls that Redis refused, since the lease was no longer the caller's.";
@@ -233,7 +237,8 @@ metrics! {
     queue_oldest_ready_age_seconds: Gauge [queue] from MONITOR, &[], "Age of the oldest job that nobody has claimed; 0 where there is none.";
     queue_oldest_in_flight_age_seconds: Gauge [queue] from MONITOR, &[], "How long the oldest claim has stood; 0 where there is none.";
     key_blocked_max_age_seconds: Gauge [queue] from MONITOR, &[], "How long a key has waited for a person, or for a job that is tried again, at most.";
-    queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued.";
+    queue_delayed_overdue_seconds: Gauge [queue] from MONITOR, &[], "How long the first job for later has been due without being ready; 0 where none is.";
+    queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued; one for later counts once it is due.";
     queue_jobs_settled_total: Counter [queue] from MONITOR, &[], "Jobs that left the queue: done, or dead letters.";
     schedule_overdue_seconds: Gauge [queue, schedule] from MONITOR, &[], "How long the oldest slot that is due has not been fired; 0 where none is. Paused and disabled ones have none.";
     queue_partitions: Gauge [queue, state] from MONITOR, &[], "Partitions with a lease that stands, and without.";

@@ -19,6 +19,10 @@ pub enum Outcome {
     Stale,
     /// Its handler said so.
     Discarded,
+    /// A person took its job back, and its handler gave up.
+    Cancelled,
+    /// It was too late for it.
+    Expired,
     /// It failed, and the job is put back.
     Retry,
     /// Its handler asked for another time.
@@ -33,11 +37,13 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Done,
         Self::Duplicate,
         Self::Stale,
         Self::Discarded,
+        Self::Cancelled,
+        Self::Expired,
         Self::Retry,
         Self::Snoozed,
         Self::Dead,
@@ -53,6 +59,8 @@ impl Outcome {
             Self::Duplicate => "duplicate",
             Self::Stale => "stale",
             Self::Discarded => "discarded",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
             Self::Retry => "retry",
             Self::Snoozed => "snoozed",
             Self::Dead => "dead",

@@ -209,7 +209,13 @@ mod tests {
         for outcome in Outcome::ALL {
             let well = matches!(
                 outcome,
-                Outcome::Done | Outcome::Duplicate | Outcome::Stale | Outcome::Discarded | Outcome::Snoozed
+                Outcome::Done
+                    | Outcome::Duplicate
+                    | Outcome::Stale
+                    | Outcome::Discarded
+                    | Outcome::Cancelled
+                    | Outcome::Expired
+                    | Outcome::Snoozed
             );
             assert_eq!(traces.keeps(&of(false), outcome, second), !well, "{outcome:?}");
             assert!(

@@ -8,7 +8,7 @@
 --       | {'too_far', number of the job, its due time}: no time, or more than 11 years away; nothing was added
 --   answer: the place, 'delayed <member>' (it gets its place when it is due), or 'duplicate <how it stands>'
 -- Repeated: a call that was executed answers 'repeated'; a producer's id answers from its mark. A mark of a
--- discarded job is none: the id starts anew (V36), and its mark lives again without an end.
+-- discarded or cancelled job is none: the id starts anew (V36), and its mark lives again without an end.
 -- Unlike every other script it begins with no allowed write: when memory is full it must be refused.
 local meta = redis.call('HMGET', KEYS[1], 'partitions', 'limit')
 if not meta[1] then return {'no_queue'} end
@@ -45,7 +45,7 @@ for n = 1, jobs do
     seen, next_seen = KEYS[next_seen], next_seen + 1
   end
   local mark = seen and redis.call('GET', seen)
-  if mark and mark ~= 'discarded' then
+  if mark and mark ~= 'discarded' and string.sub(mark, 1, 9) ~= 'cancelled' then
     answers[n + 1] = 'duplicate ' .. mark
   elseif dues[n] then
     local member = string.format('%016.0f', redis.call('HINCRBY', KEYS[1], 'delayed_seq', '1')) .. ':' .. ARGV[at + 3] .. ':' .. ARGV[at]

@@ -1,9 +1,9 @@
 -- look: how one partition stands, in numbers, for whoever looks at all of them again and again. No job leaves the server.
--- KEYS 1 stream (stream)  2 lease (hash)  3 state (hash)  4 returned (sorted set)  5 dead (sorted set)  6 held (hash)
+-- KEYS 1 stream (stream)  2 lease (hash)  3 state (hash)  4 returned (sorted set)  5 dead (sorted set)  6 held (hash)  7 delayed (sorted set)
 -- ARGV 1 about how many lines, holds and claims are read of each, so that a look costs the same however many there are
 -- Reply {'ok', now (ms), ever added, jobs in the stream, claimed, returned, dead, place of the first job that nobody has
 --   claimed or '', ms since the first claim that waits for nothing was made, retries, other waits, ms that a key has waited
---   for a person or for a job that waits at most, '1' if the lease stands}
+--   for a person or for a job that waits at most, '1' if the lease stands, jobs for later, ms since the first of them was due (0 where it is to come)}
 --   Waits are counted exactly up to ARGV 1, and beyond it by the share of those that were read.
 -- Repeated: only reads.
 local time = redis.call('TIME')
@@ -52,6 +52,10 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 local lease = redis.call('HMGET', KEYS[2], 'incarnation', 'expires')
 local stands = lease[1] and lease[1] ~= '' and tonumber(lease[2] or '0') > now
+local delayed = redis.pcall('ZCARD', KEYS[7]) -- Of another type it holds none.
+if type(delayed) == 'table' then delayed = 0 end
+local due = delayed > 0 and redis.call('ZRANGE', KEYS[7], '0', '0', 'WITHSCORES')[2] or now
 local text = function(number) return string.format('%.0f', number) end
 return {'ok', text(now), added, length, claimed, redis.call('ZCARD', KEYS[4]), redis.call('ZCARD', KEYS[5]), first, oldest,
-  text(retries), text(others), text(blocked), stands and '1' or '0'}
+  text(retries), text(others), text(blocked), stands and '1' or '0', delayed,
+  text(math.max(0, now - due))}

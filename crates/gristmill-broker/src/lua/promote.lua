@@ -3,7 +3,7 @@
 --      6.. seen (string), one per member with a producer's id, in their order
 -- ARGV 1 incarnation  2 epoch  3 number of this call ('', '' and '': any node may, in mode none)  4 most bytes to move
 --      5 most members to name  6.. members to move, as an earlier answer named them
--- Reply {'ok' | 'already', now (ms), moved, without a body, {members that are due now, by due time, then by seq}, when the
+-- Reply {'ok' | 'already', now (ms), moved, how late the latest of them is (ms), without a body, {members that are due now, by due time, then by seq}, when the
 --   next one is due (ms) or '' if none is, or if some are due now} | {'fenced', ..} | {'gap', number}
 -- Repeated: 'already', and nothing moves. A member that is gone or not due is passed over, so that two nodes at once move
 -- each job once. Beyond the bytes the rest stays, and is named again. A member without a body is no job any more: it is
@@ -21,9 +21,9 @@ end
 local time = redis.call('TIME')
 local now, word = time[1] * 1000 + math.floor(time[2] / 1000), fresh and 'ok' or 'already'
 for key, read in pairs({[3] = 'ZCARD', [4] = 'HLEN', [5] = 'HLEN'}) do -- What may fail is read first: a job moves whole or not.
-  if type(redis.pcall(read, KEYS[key])) == 'table' then return {word, now, 0, 0, {}, ''} end
+  if type(redis.pcall(read, KEYS[key])) == 'table' then return {word, now, 0, 0, 0, {}, ''} end
 end
-local moved, lost, bytes, left, next_seen = 0, 0, 0, {}, 6
+local moved, late, lost, bytes, left, next_seen = 0, 0, 0, 0, {}, 6
 for n = 6, fresh and #ARGV or 0 do
   local member = ARGV[n]
   local own, id = string.match(member, '^%d+:([01]):(.*)$')
@@ -46,7 +46,7 @@ for n = 6, fresh and #ARGV or 0 do
       if type(job[3]) == 'string' and job[3] ~= '' then redis.call('HSET', KEYS[5], place, job[3]) end
       -- Any other mark is of another job of this id, which knows better.
       if seen and (not mark or mark == 'waiting ' .. member) then redis.call('SET', seen, 'waiting ' .. place) end
-      moved = moved + 1
+      moved, late = moved + 1, math.max(late, now - due)
     else
       if mark == 'waiting ' .. member then redis.call('DEL', seen) end
       lost = lost + 1
@@ -56,4 +56,4 @@ end
 if left[1] then redis.call('HDEL', KEYS[4], unpack(left)) end
 local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now), 'LIMIT', '0', ARGV[5])
 local next_one = not due[1] and redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
-return {word, now, moved, lost, due, next_one or ''}
+return {word, now, moved, late, lost, due, next_one or ''}

@@ -8,10 +8,11 @@
 --      'retry' place turn attempts delay(ms) why interrupted history      the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
 --      'duplicate' | 'stale' place turn marked   done without effect, which is elsewhere than in Redis; the mark says so
+--      'cancelled' | 'expired' place turn marked   ended without a run and without effect; the mark says so, and who asked for it
 --      'dead'  place turn marked dead_id at(ms) hold('0'|'1') key body      hold: the key's lane waits for a person
 --      'bury'  the same, of a job that was acknowledged before its run
 -- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
---   answer: done, stale, duplicate, discarded, retried, dead, gone, 'at_turn N', 'rejected why'
+--   answer: done, stale, duplicate, discarded, cancelled, expired, retried, dead, gone, 'at_turn N', 'rejected why'
 -- Repeated: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
 -- The XACK that answers 1 is the test whether a job is still claimed, and its first write. What may fail is read first,
 -- so that a job's effects are written whole or not at all; a refused job gets its claim back and harms no other (V39).
@@ -118,13 +119,14 @@ local function leave_mark(job, mark, ...)
   marks[job.seen] = mark
 end
 
+local without_effect = {waiting = true, dead = true, discarded = true, cancelled = true, expired = true}
 local function write_done(job)
   local version = job.entity and redis.call('HGET', job.entity, 'version')
   local mark = job.seen and marks[job.seen]
   if job.emits[1] then redis.call('XLEN', KEYS[6]) end
-  -- A copy that waits, died or was discarded has left no effect (V34). Any other mark counts as one, also a foreign one.
+  -- A copy that waits, died, or ended without a run has left no effect (V34). Any other mark counts as one, also a foreign one.
   local standing = mark and (string.match(mark, '^%a+') or '')
-  if standing and standing ~= 'waiting' and standing ~= 'dead' and standing ~= 'discarded' then return 'duplicate' end
+  if standing and not without_effect[standing] then return 'duplicate' end
   local word = 'done'
   if job.entity and version and job.version <= version then
     word = 'stale'
@@ -145,6 +147,13 @@ end
 local function write_discard(job)
   leave_mark(job, 'discarded', 'PX', window)
   return 'discarded'
+end
+
+local function write_unrun(job)
+  local said = string.match(read_state(redis.call('HGET', KEYS[3], job.place)).request, '^cancel/(%S+)$')
+  local mark = job.verdict == 'cancelled' and said and 'cancelled ' .. said or job.verdict
+  leave_mark(job, mark, 'PX', window)
+  return job.verdict
 end
 
 local function write_without(job)
@@ -181,6 +190,9 @@ while at <= #ARGV do
   elseif job.verdict == 'duplicate' or job.verdict == 'stale' then
     job.seen = take(1) == '1' and take_key()
     job.write = write_without
+  elseif job.verdict == 'cancelled' or job.verdict == 'expired' then
+    job.seen = take(1) == '1' and take_key()
+    job.write = write_unrun
   else
     local mark
     mark, job.dead_id, job.at, job.hold, job.key, job.body = take(6)
@@ -214,7 +226,9 @@ for n, job in ipairs(jobs) do
       local state = read_state(redis.call('HGET', KEYS[3], job.place))
       state.turn, state.attempts, state.why = string.format('%d', job.turn + 1), job.attempts, job.why
       state.due = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + job.delay)
-      state.mark, state.interrupted, state.request, state.history = '-', job.interrupted, '-', job.history
+      state.mark, state.interrupted, state.history = '-', job.interrupted, job.history
+      -- Who asks to skip a wait has seen it out; a job that is to be cancelled still is.
+      if not string.match(state.request, '^cancel/') then state.request = '-' end
       write_state(KEYS[3], job.place, state)
       has_state, answer = true, 'retried'
     else

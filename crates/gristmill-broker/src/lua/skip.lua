@@ -27,7 +27,7 @@ if not line then return {'nothing'} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local state = read_state(line)
-if state.request == 'skip' then return {'asked'} end
+if state.request ~= '-' then return {'asked'} end -- Also one that is to be cancelled: its lane goes on too.
 if tonumber(state.due) <= now then return {'nothing'} end
 redis.call('HINCRBY', KEYS[1], 'changes', '1')
 state.due, state.request = string.format('%.0f', now), 'skip'

@@ -40,7 +40,9 @@ impl Partition {
     }
 
     fn accept(&mut self, now_ms: u64, job: &EncodedJob) -> Accepted {
-        let mark = self.mark(now_ms, &job.id).filter(|standing| **standing != Standing::Discarded);
+        let mark = self
+            .mark(now_ms, &job.id)
+            .filter(|standing| !matches!(standing, Standing::Discarded | Standing::Cancelled(_)));
         if let Some(standing) = mark.filter(|_| job.own_id) {
             return Accepted::Duplicate { standing: standing.to_string() };
         }

@@ -2,6 +2,7 @@
 
 use super::Model;
 use super::partition::{Entity, Hold, Job, Partition};
+use crate::cancel::Asked;
 use crate::delayed::Member;
 use crate::fence::{Fence, Incarnation};
 use crate::inspect::{DeadView, EntityView, PartitionView};
@@ -39,6 +40,8 @@ impl Model {
                 claimed: partition.stream.pending().len() as u64,
                 dead: partition.dead.len() as u64,
                 outbox: partition.outbox.entries().len() as u64,
+                delayed: partition.delayed.len() as u64,
+                due: partition.delayed.keys().next().map(|(due, _)| UnixMillis(*due)),
                 oldest: partition.stream.entries().keys().next().map(|place| UnixMillis(place.ms)),
                 owner: partition.lease.owner.clone(),
                 epoch: partition.lease.epoch.unwrap_or_default(),
@@ -185,6 +188,12 @@ impl Model {
             (key.clone(), format!("{} {} {}", hold.letter, hold.since_ms, hold.place))
         };
         partition.held.iter().map(hold).collect()
+    }
+
+    /// Jobs that their owner is asked to end and has not heard of.
+    #[must_use]
+    pub fn asked(&self, keys: &PartitionKeys) -> Vec<Asked> {
+        self.seen_partition(keys).map_or_else(Vec::new, |partition| partition.asked.iter().cloned().collect())
     }
 
     /// How a producer's id stands (`waiting <place>`, `applied`, `stale`, `dead <letter>`), and until when that is

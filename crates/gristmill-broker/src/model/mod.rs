@@ -7,7 +7,7 @@
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
-//!   as the scripts of these names; `people`: replay, discard, release_key, skip.
+//!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel.
 //! * `schedule`: define, fire, and what people do with schedules.
 //! * `promote`: as its script.
 //! * `look`: plain reads, and what a test may break.
@@ -31,6 +31,7 @@ mod tests;
 use crate::absolve::Absolved;
 use crate::announce::Member;
 use crate::call::{Answer, Call, Guard};
+use crate::cancel::{Cancel, Cancelled};
 use crate::create::CreateError;
 use crate::delayed::Member as Delayed;
 use crate::discard::{Discard, Discarded};
@@ -162,6 +163,12 @@ impl Model {
     pub fn skip(&mut self, keys: &PartitionKeys, seen_window_ms: u64, skip: &Skip) -> Skipped {
         let now_ms = self.now_ms;
         self.partition(keys).skip(now_ms, seen_window_ms, skip)
+    }
+
+    /// As [`crate::Connection::cancel`].
+    pub fn cancel(&mut self, keys: &PartitionKeys, seen_window_ms: u64, cancel: &Cancel) -> Cancelled {
+        let now_ms = self.now_ms;
+        self.partition(keys).cancel(now_ms, seen_window_ms, cancel)
     }
 
     /// As [`crate::Connection::acquire`].

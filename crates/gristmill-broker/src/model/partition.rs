@@ -1,13 +1,14 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
+use crate::cancel::Asked;
 use crate::delayed::Member;
 use crate::schedule::{Pause, Record};
 use crate::settle::Emit;
-use crate::state::{JobState, StateLine};
+use crate::state::{JobState, Said, StateLine};
 use bytes::Bytes;
 use gristmill_job::{JobId, Key, Place, UnixMillis};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +24,8 @@ pub(super) struct Partition {
     /// First envelopes of jobs that were replayed with another.
     pub(super) originals: BTreeMap<Place, Bytes>,
     pub(super) held: BTreeMap<Key, Hold>,
+    /// Jobs that their owner is asked to end.
+    pub(super) asked: VecDeque<Asked>,
     /// In order of death; a letter's id may be written once more, and then moves.
     pub(super) dead: BTreeSet<(UnixMillis, String)>,
     pub(super) dead_bodies: BTreeMap<String, Bytes>,
@@ -96,6 +99,9 @@ pub(super) enum Standing {
     Applied,
     Stale,
     Discarded,
+    /// By whom, where that is known.
+    Cancelled(Option<Said>),
+    Expired,
     Dead(String),
 }
 
@@ -107,6 +113,9 @@ impl fmt::Display for Standing {
             Self::Applied => f.write_str("applied"),
             Self::Stale => f.write_str("stale"),
             Self::Discarded => f.write_str("discarded"),
+            Self::Cancelled(Some(said)) => write!(f, "cancelled {said}"),
+            Self::Cancelled(None) => f.write_str("cancelled"),
+            Self::Expired => f.write_str("expired"),
             Self::Dead(letter) => write!(f, "dead {letter}"),
         }
     }

@@ -1,12 +1,13 @@
-//! What people do: replay, discard, release_key, skip, as the scripts of these names.
+//! What people do: replay, discard, release_key, skip, cancel, as the scripts of these names.
 
 use super::partition::{Job, Mark, Partition, Standing};
+use crate::cancel::{Asked, Cancel, Cancelled, Stands};
 use crate::discard::{Discard, Discarded};
 use crate::release_key::ReleasedKey;
 use crate::replay::{Replay, Replayed};
 use crate::skip::{Skip, Skipped, WaitsFor};
-use crate::state::{Request, StateLine};
-use gristmill_job::{JobId, Key, Place};
+use crate::state::{Request, Said, StateLine};
+use gristmill_job::{JobId, Key, Place, UnixMillis};
 
 impl Partition {
     pub(super) fn replay(&mut self, now_ms: u64, letters: &[Replay]) -> Vec<Replayed> {
@@ -105,6 +106,52 @@ impl Partition {
                 _ => Skipped::Nothing,
             },
         }
+    }
+
+    pub(super) fn cancel(&mut self, now_ms: u64, window_ms: u64, cancel: &Cancel) -> Cancelled {
+        let Cancel { stands, id, key, own_id, said } = cancel;
+        let said = said.clone().at(UnixMillis(now_ms));
+        let place = match stands {
+            Stands::At(place) => place,
+            Stands::Delayed(member) => {
+                let there = self.delayed.len();
+                self.delayed.retain(|(_, it), _| it != member);
+                if self.delayed.len() == there {
+                    return Cancelled::NotWaiting;
+                }
+                if *own_id && self.mark(now_ms, id) == Some(&Standing::Delayed(member.clone())) {
+                    self.mark_cancelled(now_ms, window_ms, id, said);
+                }
+                return Cancelled::Cancelled;
+            }
+        };
+        match self.stream.entries().get(place).map(|job| job.id == *id) {
+            Some(false) => return Cancelled::NotWaiting,
+            Some(true) if !self.stream.is_pending(*place) => {
+                self.stream.delete(*place);
+                self.state.remove(place);
+                if *own_id && self.mark(now_ms, id) == Some(&Standing::Waiting(*place)) {
+                    self.mark_cancelled(now_ms, window_ms, id, said);
+                }
+                return Cancelled::Cancelled;
+            }
+            None if !self.returned.contains_key(place) => return Cancelled::NotWaiting,
+            Some(true) | None => {}
+        }
+        let mut line = self.state.get(place).cloned().unwrap_or_default();
+        if line.request.as_ref().is_some_and(Request::is_cancel) {
+            return Cancelled::Asked;
+        }
+        line.request = Some(Request::Cancel(said));
+        self.write_state(*place, line);
+        self.asked.push_back(Asked { place: *place, id: id.clone(), key: key.clone(), own_id: *own_id });
+        self.lease.changes += 1;
+        Cancelled::Asked
+    }
+
+    fn mark_cancelled(&mut self, now_ms: u64, window_ms: u64, id: &JobId, said: Said) {
+        let expires_ms = Some(now_ms.saturating_add(window_ms.max(1)));
+        self.seen.insert(id.clone(), Mark { standing: Standing::Cancelled(Some(said)), expires_ms });
     }
 
     /// Whether there was anything of it.

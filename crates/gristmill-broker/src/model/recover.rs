@@ -5,6 +5,7 @@ use super::lease::Guarded;
 use super::partition::Partition;
 use crate::absolve::Absolved;
 use crate::call::{Answer, Guard};
+use crate::cancel::Asked;
 use crate::census::Census;
 use crate::entry::Entry;
 use crate::fence::{Fence, Incarnation};
@@ -14,6 +15,9 @@ use crate::state::{Crash, StartMark, StateLine, Suspicion};
 use crate::take::Taken;
 use gristmill_job::{Key, Place, UnixMillis};
 use std::collections::BTreeSet;
+
+/// Jobs to be cancelled that are named per slice.
+const MOST_ASKED: usize = 100;
 
 /// A start mark of another incarnation without a settle; see `lua/state.lua`.
 fn found_marked(line: &mut StateLine, me: &Incarnation, now_ms: u64) -> bool {
@@ -85,7 +89,15 @@ impl Partition {
         }
         let more = entries.len() == count;
         let held = if cursor.is_some() { self.held.keys().cloned().collect() } else { Vec::new() };
-        Answer::Taken(Taken { changes: self.lease.changes, entries, last, more, cursor: 0, held })
+        let named = self.asked.len().min(MOST_ASKED);
+        let asked: Vec<Asked> = self.asked.drain(..named).collect();
+        let lines = asked.into_iter().filter_map(|asked| {
+            let line = self.state.get(&asked.place)?.clone();
+            Some((asked, line))
+        });
+        let asked = lines.collect();
+        let (changes, more_asked) = (self.lease.changes, !self.asked.is_empty());
+        Answer::Taken(Taken { changes, entries, last, more, cursor: 0, held, asked, more_asked })
     }
 
     pub(super) fn start(&mut self, guard: Guard<'_>, starts: &[Start]) -> Answer {

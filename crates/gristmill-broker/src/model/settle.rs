@@ -5,7 +5,7 @@ use super::partition::{Entity, Hold, Mark, Partition, Standing};
 use crate::call::{Answer, Guard};
 use crate::lease::acquire::millis;
 use crate::settle::{Emit, Settle, Settled, Verdict};
-use crate::state::StateLine;
+use crate::state::{Request, StateLine};
 use gristmill_job::{EntityChange, Place};
 use std::collections::BTreeSet;
 
@@ -84,7 +84,7 @@ impl Partition {
                     why: *why,
                     interrupted: *interrupted,
                     mark: None,
-                    request: None,
+                    request: before.request.clone().filter(Request::is_cancel),
                     history: history.clone(),
                     ..before
                 };
@@ -106,6 +106,16 @@ impl Partition {
                 let (standing, settled) = match job.verdict {
                     Verdict::Duplicate => (Standing::Applied, Settled::Duplicate),
                     _ => (Standing::Stale, Settled::Stale),
+                };
+                self.leave_mark(job, standing, Some(now_ms.saturating_add(guard.seen_window_ms.max(1))));
+                settled
+            }
+            Verdict::Cancelled | Verdict::Expired => {
+                let request = self.state.get(&job.place).and_then(|line| line.request.clone());
+                let (standing, settled) = match (&job.verdict, request) {
+                    (Verdict::Expired, _) => (Standing::Expired, Settled::Expired),
+                    (_, Some(Request::Cancel(said))) => (Standing::Cancelled(Some(said)), Settled::Cancelled),
+                    _ => (Standing::Cancelled(None), Settled::Cancelled),
                 };
                 self.leave_mark(job, standing, Some(now_ms.saturating_add(guard.seen_window_ms.max(1))));
                 settled

@@ -7,8 +7,10 @@ use crate::plan::{self, Number, Operation, Span, Which};
 use bytes::Bytes;
 use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::Answer;
+use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
+use gristmill_broker::delayed::Member;
 use gristmill_broker::returned::Returned;
-use gristmill_broker::state::{Crash, Request, StartMark, Suspicion};
+use gristmill_broker::state::{Crash, Request, Said, StartMark, Suspicion};
 use gristmill_broker::{Epoch, Fence, StateLine};
 use gristmill_job::{Due, EncodedJob, Place, UnixMillis};
 use gristmill_testkit::server::Reply;
@@ -169,6 +171,46 @@ impl Both {
             Absolved::Absolved => "absolve:absolved",
             Absolved::Nothing => "absolve:nothing",
             Absolved::Mine => "absolve:mine",
+        };
+        self.hear(word)
+    }
+
+    pub(crate) async fn cancel_delayed(&mut self, nth: usize, window: Span) -> Outcome {
+        let delayed = self.model.delayed(&self.keys);
+        let there = delayed.get(nth).map(|job| job.0.clone());
+        let member = there.clone().unwrap_or_else(|| Member::new(1, true, &id(0)));
+        let (id, own_id) = member.id();
+        let (stands, said) = (Stands::Delayed(member), Said::new("me", "no more"));
+        let cancel = Cancel { stands, id, key: key(0), own_id, said };
+        let window = time(window).as_millis() as u64;
+        let real = self.connection.cancel(&self.keys, window, &cancel).await;
+        let model = self.model.cancel(&self.keys, window, &cancel);
+        match agree(real.map_err(|e| e.to_string())?, model)? {
+            Cancelled::NotWaiting => self.hear("cancel:delayed, and no more"),
+            _ => self.hear("cancel:delayed"),
+        }
+    }
+
+    pub(crate) async fn cancel(&mut self, job: Which, named: bool, window: Span) -> Outcome {
+        let Some(index) = self.which(job) else { return Ok(()) };
+        let known = &self.jobs[index];
+        let id = if named { known.id.clone() } else { id(9) };
+        let (key, own_id) = (known.key.clone(), known.own_id);
+        let of = |side: usize| Cancel {
+            stands: Stands::At(self.given[side].places[index]),
+            id: id.clone(),
+            key: key.clone(),
+            own_id,
+            said: Said::new("me", "no more"),
+        };
+        let window = time(window).as_millis() as u64;
+        let (real, model) = (of(0), of(1));
+        let real = self.connection.cancel(&self.keys, window, &real).await;
+        let model = self.model.cancel(&self.keys, window, &model);
+        let word = match agree(real.map_err(|e| e.to_string())?, model)? {
+            Cancelled::Cancelled => "cancel:cancelled",
+            Cancelled::Asked => "cancel:asked",
+            Cancelled::NotWaiting => "cancel:not_waiting",
         };
         self.hear(word)
     }

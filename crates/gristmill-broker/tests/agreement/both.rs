@@ -177,6 +177,8 @@ impl Both {
             Operation::PauseSchedule { who } => self.pause_schedule(*who).await,
             Operation::ResumeSchedule => self.resume_schedule().await,
             Operation::RemoveSchedule { also_defined } => self.remove_schedule(*also_defined).await,
+            Operation::CancelDelayed { nth, window } => self.cancel_delayed(*nth, *window).await,
+            Operation::Cancel { job, named, window } => self.cancel(*job, *named, *window).await,
             Operation::Promote { who, count } => self.promote(*who, *count).await,
             Operation::SpoilEntity { key: number } => {
                 self.model.spoil_entity(&self.keys, &key(*number));
@@ -229,7 +231,8 @@ impl Both {
                 .collect();
         }
         let (jobs, call) = (self.last_jobs.clone(), format!("call{}", self.calls));
-        let is_discarded = |id| self.model.mark(&self.keys, id).is_some_and(|mark| mark.0 == "discarded");
+        let is_none = |mark: &str| mark == "discarded" || mark.starts_with("cancelled");
+        let is_discarded = |id| self.model.mark(&self.keys, id).is_some_and(|mark| is_none(&mark.0));
         let discarded: Vec<JobId> =
             jobs.iter().filter(|job| job.own_id && is_discarded(&job.id)).map(|job| job.id.clone()).collect();
         let real = self.connection.enqueue(&self.keys, partitions, &call, &jobs).await;
@@ -272,6 +275,7 @@ impl Both {
                     Some("waiting") => "accepted:duplicate waiting",
                     Some("applied") => "accepted:duplicate applied",
                     Some("stale") => "accepted:duplicate stale",
+                    Some("expired") => "accepted:duplicate expired",
                     _ => "accepted:duplicate dead",
                 },
             });

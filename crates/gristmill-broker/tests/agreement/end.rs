@@ -50,6 +50,7 @@ fn view(given: &Given, mut view: PartitionView) -> PartitionView {
     view.epoch = given.epoch(gristmill_broker::Epoch(view.epoch)).0;
     let left = Duration::from_millis(view.expires.0.saturating_sub(view.now.0));
     view.expires = UnixMillis(rounded(left).as_secs());
+    view.due = view.due.map(|due| UnixMillis(rounded(view.now.age_at(due)).as_secs()));
     view.now = UnixMillis(0);
     view.oldest = view.oldest.map(|_| UnixMillis(0));
     view
@@ -157,7 +158,27 @@ fn beside(both: &mut Both) -> Result<(), String> {
         real.map(|(key, held)| (key, hold(both, 0, &String::from_utf8_lossy(&held)))).collect();
     let model = both.model.held(&keys).into_iter();
     let model = model.map(|(key, held)| (key.as_bytes().to_vec(), hold(both, 1, &held))).collect();
-    agree("held keys", real, model)
+    agree("held keys", real, model)?;
+
+    let list = ask(both, &[b"LRANGE", keys.asked.as_bytes(), b"0", b"-1"])?;
+    let real: Vec<String> = items(&list)
+        .iter()
+        .map(|item| {
+            let item = String::from_utf8_lossy(bytes(item)).into_owned();
+            let (place, rest) = item.split_once(' ').unwrap_or_default();
+            format!("{} {rest}", shown(both, 0, place))
+        })
+        .collect();
+    let model = both.model.asked(&keys).into_iter().map(|asked| {
+        let (place, own, id) = (shown(both, 1, &asked.place.to_string()), asked.own_id, asked.id.to_string());
+        format!(
+            "{place} {} {} {id}{}",
+            u8::from(own),
+            id.len(),
+            String::from_utf8_lossy(asked.key.as_bytes())
+        )
+    });
+    agree("jobs that are asked for", real, model.collect())
 }
 
 /// Jobs for later, and how many there ever were.

@@ -6,6 +6,7 @@ use gristmill_broker::call::Answer;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::lease::acquire::{Acquired, Before};
 use gristmill_broker::promote::Promoted;
+use gristmill_broker::state::{Request, Said};
 use gristmill_broker::{Entry, Epoch, JobState, Settled, StateLine};
 use gristmill_job::{Place, UnixMillis};
 use std::time::Duration;
@@ -42,6 +43,7 @@ impl Given {
         }
         match text.split_once(' ') {
             Some(("waiting", place)) => format!("waiting {}", self.place_text(place)),
+            Some(("cancelled", said)) => format!("cancelled {}", lately(Said::parse(said))),
             _ => text.to_owned(),
         }
     }
@@ -63,6 +65,9 @@ impl Given {
     pub(crate) fn line(&self, mut line: StateLine, now_ms: u64) -> StateLine {
         let millis = |time| rounded(time).as_millis() as u64;
         line.due_ms = millis(Duration::from_millis(line.due_ms.saturating_sub(now_ms)));
+        if let Some(Request::Cancel(said)) = &mut line.request {
+            *said = lately(said.clone());
+        }
         if let Some(mark) = &mut line.mark {
             mark.fence.epoch = self.epoch(mark.fence.epoch);
         }
@@ -85,6 +90,10 @@ impl Given {
             Answer::Taken(mut taken) => {
                 taken.entries = taken.entries.into_iter().map(|e| self.entry(e)).collect();
                 taken.held.sort_unstable();
+                for (asked, line) in &mut taken.asked {
+                    asked.place = self.place(asked.place);
+                    *line = self.line(line.clone(), clock());
+                }
                 Answer::Taken(taken)
             }
             Answer::Settled { jobs, first } => {
@@ -119,10 +128,16 @@ impl Given {
     }
 }
 
+/// What was said a moment ago, since a sequence does not take longer.
+fn lately(said: Said) -> Said {
+    let ago = rounded(Duration::from_millis(clock().abs_diff(said.at.0)));
+    said.at(UnixMillis(ago.as_millis() as u64))
+}
+
 /// With the next due time as it is from now.
 pub(crate) fn without_clock(promoted: Promoted) -> Promoted {
     let next = promoted.next.map(|next| UnixMillis(rounded(promoted.now.age_at(next)).as_secs()));
-    Promoted { next, now: UnixMillis(0), ..promoted }
+    Promoted { next, now: UnixMillis(0), late: rounded(promoted.late), ..promoted }
 }
 
 /// An hour from a moment ago is an hour.

@@ -58,6 +58,8 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
                 Settled::Stale => "settled:stale",
                 Settled::Duplicate => "settled:duplicate",
                 Settled::Discarded => "settled:discarded",
+                Settled::Cancelled => "settled:cancelled",
+                Settled::Expired => "settled:expired",
                 Settled::Retried => "settled:retried",
                 Settled::Dead => "settled:dead",
                 Settled::Gone => "settled:gone",
@@ -71,6 +73,9 @@ pub(crate) fn words(call: &plan::Call, answer: &Answer, heard: &mut Vec<&'static
             }
             if !taken.held.is_empty() {
                 heard.push("take:held");
+            }
+            if !taken.asked.is_empty() {
+                heard.push("take:asked");
             }
             heard.extend(taken.entries.iter().map(|entry| found("take", entry)));
         }

@@ -106,6 +106,17 @@ pub(crate) enum Operation {
         turn: Option<u32>,
         job: Which,
     },
+    /// The nth of those for later.
+    CancelDelayed {
+        nth: usize,
+        window: Span,
+    },
+    /// Named by its id, or by another.
+    Cancel {
+        job: Which,
+        named: bool,
+        window: Span,
+    },
     Load {
         jobs: Vec<Which>,
     },
@@ -136,7 +147,9 @@ impl Operation {
             Self::Want { stands, .. } => *stands == Span::Moment,
             // What it confirms is over for the next one that says so.
             Self::Define { .. } => true,
-            Self::Discard { window, .. } => *window == Span::Moment,
+            Self::Discard { window, .. }
+            | Self::Cancel { window, .. }
+            | Self::CancelDelayed { window, .. } => *window == Span::Moment,
             Self::Call { call: Call::Settle { window, .. }, .. } => *window == Span::Moment,
             _ => false,
         }
@@ -276,6 +289,8 @@ pub(crate) enum Verdict {
     Discard,
     Duplicate,
     Stale,
+    Cancelled,
+    Expired,
     Dead { letter: u8, at_ms: u64, hold: bool, acknowledged: bool },
 }
 
@@ -321,6 +336,9 @@ fn operation() -> impl Strategy<Value = Operation> {
             2 => Just(Operation::ResumeSchedule),
             1 => any::<bool>().prop_map(|also_defined| Operation::RemoveSchedule { also_defined }),
         ],
+        6 => (which(), proptest::bool::weighted(0.9), span())
+            .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
+        2 => (0..4usize, span()).prop_map(|(nth, window)| Operation::CancelDelayed { nth, window }),
         3 => (proptest::option::of(who()), 1..5usize).prop_map(|(who, count)| Operation::Promote { who, count }),
         4 => (vec((0..LETTERS, names()), 1..4), span())
             .prop_map(|(letters, window)| Operation::Discard { letters, window }),
@@ -455,6 +473,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         3 => (0..5u32, span(), why(), vec(any::<u8>(), 0..6)).prop_map(
             |(attempts, delay, why, history)| Verdict::Retry { attempts, delay, why, history }),
         1 => prop_oneof![Just(Verdict::Discard), Just(Verdict::Duplicate), Just(Verdict::Stale)],
+        2 => prop_oneof![2 => Just(Verdict::Cancelled), 1 => Just(Verdict::Expired)],
         2 => (0..LETTERS, 0..3u64, any::<bool>(), proptest::bool::weighted(0.2)).prop_map(
             |(letter, at_ms, hold, acknowledged)| Verdict::Dead { letter, at_ms, hold, acknowledged }),
     ]

@@ -127,6 +127,8 @@ impl Both {
             plan::Verdict::Discard => Verdict::Discard,
             plan::Verdict::Duplicate => Verdict::Duplicate,
             plan::Verdict::Stale => Verdict::Stale,
+            plan::Verdict::Cancelled => Verdict::Cancelled,
+            plan::Verdict::Expired => Verdict::Expired,
             plan::Verdict::Dead { letter, at_ms, hold, acknowledged } => Verdict::Dead {
                 dead_id: format!("letter{letter}"),
                 at: UnixMillis(*at_ms),

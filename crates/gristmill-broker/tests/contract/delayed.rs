@@ -157,6 +157,7 @@ fn due_jobs_get_their_places_by_due_time_and_then_as_they_were_enqueued() {
         let slice = [x.clone(), z.clone(), gone, y.clone(), x.clone(), w.clone()];
         let slice = world.promote(&mut a, &slice).await;
         assert_eq!((slice.moved, slice.lost, slice.due.len()), (3, 0, 0));
+        assert!(slice.late >= Duration::from_millis(slice.now.0 - 20), "x was due in 1970: {:?}", slice.late);
         assert!(slice.next.is_some_and(|next| next > slice.now), "z is due in an hour");
         let entries = world.claim(&mut a).await;
         assert_eq!(ids(&entries), ["x", "y", "w"]);

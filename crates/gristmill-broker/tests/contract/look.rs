@@ -49,6 +49,18 @@ fn a_partition_is_told_in_numbers_and_its_ages_are_of_the_servers_own_clock() {
         for age in [look.oldest_ready, look.oldest_claim, look.blocked].into_iter().flatten() {
             assert!(age < SOON, "{look:?}");
         }
+        assert_eq!((look.delayed, look.overdue), (0, None));
+        let later = gristmill_job::EncodedJob { due: gristmill_job::Due::In(MINUTE), ..own("later", "k") };
+        world.try_enqueue(&[later]).await.unwrap();
+        let to_come = world.connection.look(&world.queue, 0..1).await.unwrap();
+        assert_eq!((to_come.delayed, to_come.overdue, to_come.jobs), (1, None, 5));
+        let member = b"0000000000000001:1:later";
+        world.raw(&[b"ZADD", world.keys.delayed.as_bytes(), b"1000", member]);
+        let overdue = world.connection.look(&world.queue, 0..1).await.unwrap().overdue;
+        assert!(overdue.is_some_and(|late| late > Duration::from_secs(1_000_000_000)), "{overdue:?}");
+        world.raw(&[b"SET", world.keys.delayed.as_bytes(), b"text"]);
+        assert_eq!(world.connection.look(&world.queue, 0..1).await.unwrap().delayed, 0, "of another type");
+        assert_eq!(world.connection.partitions(&world.queue).await.unwrap()[0].delayed, 0, "of another type");
         let both = look.clone().and(&look);
         assert_eq!((both.jobs, both.partitions, both.oldest_ready), (10, 2, look.oldest_ready));
     });

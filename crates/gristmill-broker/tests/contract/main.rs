@@ -15,12 +15,14 @@
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
+//! * `cancel`: jobs that a person takes back, and jobs that expired.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
 mod absolve;
+mod cancel;
 mod census;
 mod clock;
 mod connection;

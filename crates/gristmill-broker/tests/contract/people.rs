@@ -377,7 +377,7 @@ fn skip_discards_the_letter_that_holds_or_asks_the_owner() {
         let waits = line(world, place).unwrap();
         assert_eq!(skip("k", WaitsFor::Job(place)).await, Skipped::Asked);
         let asked = line(world, place).unwrap();
-        assert_eq!((asked.request, asked.why), (Some(Request::Skip), Why::Retry));
+        assert_eq!((asked.request.clone(), asked.why), (Some(Request::Skip), Why::Retry));
         assert!(asked.due_ms < waits.due_ms, "{asked:?}");
         assert_eq!(changes(world, &a).await, 2);
         let before = snapshot(world);

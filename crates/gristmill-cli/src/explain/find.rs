@@ -11,13 +11,13 @@ use gristmill_job::{JobId, Place, UnixMillis};
 const RETURNED_SLICE: usize = 50;
 
 /// What is looked for.
-pub(super) struct Search {
-    pub(super) job: String,
+pub(crate) struct Search {
+    pub(crate) job: String,
     at: Option<(u16, Place)>,
 }
 
 /// Where something of it was found.
-pub(super) enum Spot {
+pub(crate) enum Spot {
     /// It waits or runs.
     Job { queue: QueueDefinition, partition: u16, job: Box<JobView> },
     /// It is dead.
@@ -40,20 +40,20 @@ impl Spot {
 
 /// What was found.
 #[derive(Default)]
-pub(super) struct Found {
-    pub(super) spots: Vec<Spot>,
+pub(crate) struct Found {
+    pub(crate) spots: Vec<Spot>,
     /// Jobs looked at one by one.
-    pub(super) jobs: u64,
+    pub(crate) jobs: u64,
     /// Letters looked at one by one.
-    pub(super) letters: u64,
+    pub(crate) letters: u64,
     /// Whether there were more than may be looked at.
-    pub(super) cut_short: bool,
+    pub(crate) cut_short: bool,
 }
 
 impl Search {
     /// # Errors
     /// A place without a queue.
-    pub(super) fn new(job: &str, queue: Option<&str>) -> Result<Self, Failure> {
+    pub(crate) fn new(job: &str, queue: Option<&str>) -> Result<Self, Failure> {
         let at = job.split_once(':').and_then(|(partition, place)| {
             Some((partition.parse::<u16>().ok()?, Place::parse(place.as_bytes())?))
         });
@@ -66,7 +66,7 @@ impl Search {
     }
 
     /// What to say where nothing was found.
-    pub(super) fn nothing(&self, found: &Found, queue: Option<&str>) -> String {
+    pub(crate) fn nothing(&self, found: &Found, queue: Option<&str>) -> String {
         let (job, Found { jobs, letters, .. }) = (&self.job, found);
         let within = queue.map_or_else(String::new, |queue| format!(" in queue {queue}"));
         let looked = format!("looked through {jobs} jobs and {letters} dead letters");
@@ -80,7 +80,7 @@ impl Search {
         format!("there is no job, dead letter or mark {job}{within}; {looked}; {more}")
     }
 
-    pub(super) async fn run(
+    pub(crate) async fn run(
         &self,
         connection: &Connection,
         queues: &[QueueDefinition],

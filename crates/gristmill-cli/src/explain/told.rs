@@ -10,6 +10,7 @@ use crate::reason::{self, Reason};
 use gristmill_broker::QueueDefinition;
 use gristmill_broker::dead::DeadFound;
 use gristmill_broker::locate::MarkView;
+use gristmill_broker::said::Said;
 use gristmill_job::UnixMillis;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -163,12 +164,15 @@ pub(super) fn dead_json(found: &DeadFound, beside: Beside) -> Value {
 }
 
 /// What a mark says where nothing else of its job is left.
-fn standing(mark: &MarkView) -> String {
+fn standing(mark: &MarkView, now: UnixMillis) -> String {
     let (word, rest) = mark.standing.split_once(' ').unwrap_or((&mark.standing, ""));
     match word {
         "applied" => "done: its effects are applied".into(),
         "stale" => "done without effect: a newer version of its entity was applied before".into(),
         "discarded" => "discarded, by its handler or by a person; the id may come again".into(),
+        "cancelled" if rest.is_empty() => "cancelled; by whom is not known; the id may come again".into(),
+        "cancelled" => format!("{}; the id may come again", reason::cancelled_by(&Said::parse(rest), now)),
+        "expired" => "expired: it was not started in time, and had no effect".into(),
         "dead" => format!("dead, says its mark, but letter {rest} is not there: somebody removed it by hand"),
         "waiting" => format!(
             "not known: its mark says that it waits at place {rest}, and there is no job. It was acknowledged before its run \
@@ -182,23 +186,27 @@ pub(super) fn mark_text(queue: &QueueDefinition, mark: &MarkView, job: &str, now
     let mut lines = Lines::default();
     lines.put("job", job);
     lines.put("queue", &format!("{}, partition {}", queue.name, mark.partition));
-    lines.put("now", &standing(mark));
+    lines.put("now", &standing(mark, now));
     let kept = match mark.until {
         Some(until) => format!("its mark is kept until {} ms ({})", until.0, when(until, now)),
         None => "its mark is kept without an end".into(),
     };
-    lines.put("known", &format!("{kept}; until then the same id is a duplicate"));
+    let absorbs = match mark.standing.split(' ').next() {
+        Some("cancelled" | "discarded") => "; it keeps no job out",
+        _ => "; until then the same id is a duplicate",
+    };
+    lines.put("known", &format!("{kept}{absorbs}"));
     lines.put("not known", "how it ran: a job that ended leaves its mark and nothing else");
     lines.text()
 }
 
-pub(super) fn mark_json(queue: &QueueDefinition, mark: &MarkView) -> Value {
+pub(super) fn mark_json(queue: &QueueDefinition, mark: &MarkView, now: UnixMillis) -> Value {
     json!({
         "is": "mark",
         "queue": queue.name.as_str(),
         "partition": mark.partition,
         "standing": mark.standing,
-        "text": standing(mark),
+        "text": standing(mark, now),
         "known_until_ms": mark.until.map(|until| until.0),
     })
 }

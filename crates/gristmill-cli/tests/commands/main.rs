@@ -3,6 +3,7 @@
 //! * [`fixture`]: running the program and reading what it said;
 //! * [`enqueue`]: lines in, and what is said about the bad ones;
 //! * [`dead`]: dead letters listed, shown and discarded, and what is noted of it;
+//! * [`cancel`]: jobs taken back;
 //! * [`replay`]: dead letters brought back;
 //! * [`explain`]: where a job is and why it does not run;
 //! * [`keys`]: keys that wait, released and skipped, and `kinds`;
@@ -18,6 +19,7 @@
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
 mod asked;
+mod cancel;
 #[cfg(feature = "otlp")]
 mod collector;
 mod dead;

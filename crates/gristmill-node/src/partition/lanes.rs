@@ -18,7 +18,7 @@
 //! nothing, and this process a few bytes each.
 //!
 //! Here: jobs in, and heads out. `heads` is what becomes of heads, `returning` how a job comes in at its place, `parking` what
-//! is read again, `keys` what stops whole lanes, `counts` what is told of all of them, `acknowledged` what Redis knows no more.
+//! is read again, `withdrawing` how a job leaves from anywhere, `keys` what stops whole lanes, `counts` what is told of all of them, `acknowledged` what Redis knows no more.
 
 mod acknowledged;
 mod counts;
@@ -26,6 +26,9 @@ mod heads;
 mod keys;
 mod parking;
 mod returning;
+mod withdrawing;
+
+pub(crate) use withdrawing::Withdrawn;
 
 use crate::partition::key_hasher::KeyHasher;
 use gristmill_broker::Entry;

@@ -8,7 +8,8 @@ use gristmill_broker::{Entry, Epoch, Settled};
 use gristmill_job::{DeadReason, Envelope, TraceContext};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::{
-    JobDead, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain, JobsRepaired, JobsUnstarted,
+    JobCancelled, JobDead, JobExpired, JobRejected, JobSettled, JobsHandedBack, JobsHandedBackInDrain,
+    JobsPromoted, JobsRepaired, JobsUnstarted, JobsWithoutBody,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
 use std::fmt;
@@ -48,6 +49,12 @@ impl State {
                 let reason = reason.as_str();
                 telemetry.tell(&JobDead { queue, partition, job, place, attempt, trace_id, reason });
             }
+            (Settled::Cancelled, _) => {
+                telemetry.tell(&JobCancelled { queue, partition, job, place, attempt, trace_id });
+            }
+            (Settled::Expired, _) => {
+                telemetry.tell(&JobExpired { queue, partition, job, place, attempt, trace_id });
+            }
             (Settled::Rejected(why), _) => {
                 telemetry.tell(&JobRejected { queue, partition, job, place, attempt, trace_id, why });
             }
@@ -62,6 +69,16 @@ impl State {
         self.around.counters.repaired(things);
         let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
         self.around.telemetry.tell(&JobsRepaired { queue, partition, things });
+    }
+
+    pub(super) fn promoted(&self, moved: u64, late: Duration, lost: u64) {
+        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        if moved > 0 {
+            self.around.telemetry.tell(&JobsPromoted { queue, partition, jobs: moved, late_ms: late });
+        }
+        if lost > 0 {
+            self.around.telemetry.tell(&JobsWithoutBody { queue, partition, jobs: lost });
+        }
     }
 
     pub(super) fn unstarted(&self, jobs: usize) {
@@ -120,6 +137,8 @@ fn word(settled: &Settled) -> &'static str {
         Settled::Stale => "stale",
         Settled::Duplicate => "duplicate",
         Settled::Discarded => "discarded",
+        Settled::Cancelled => "cancelled",
+        Settled::Expired => "expired",
         Settled::Dead => "dead",
         Settled::Retried => "put_back",
         Settled::AtTurn(_) => "at_turn",

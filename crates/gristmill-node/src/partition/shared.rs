@@ -14,8 +14,11 @@ use ractor::ActorRef;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::AbortHandle;
+
+/// As good as never.
+const NO_HARD_STOP: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// A run that went on as a task.
 struct Running {
@@ -209,6 +212,13 @@ impl Shared {
     pub(crate) fn soft_cancel(&self, hard_stop_at: Instant) {
         for running in lock(&self.running).values() {
             running.cancellation.soft(hard_stop_at);
+        }
+    }
+
+    /// Asks the run of the job at this place to come to a tidy end; it has all the time its kind allows.
+    pub(crate) fn cancel(&self, place: Place) {
+        for (_, running) in lock(&self.running).iter().filter(|((of, _), _)| *of == place) {
+            running.cancellation.soft(Instant::now() + NO_HARD_STOP);
         }
     }
 

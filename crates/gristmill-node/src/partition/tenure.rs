@@ -14,11 +14,14 @@
 //! stay blocked, and a run is adopted only if its job is the head of the rebuilt lane, at the same turn.
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
-//! `looking` what is learned beside the claims, `serving` what happens while all is well and how a partition is left,
-//! `starting` from a head to its run, `settling` from a run to its verdict's answer.
+//! `promoting` how jobs for later become ready, `looking` what is learned beside the claims, `serving` what happens while all
+//! is well and how a partition is left, `cancelling` what a person takes back, `starting` from a head to its run, `settling`
+//! from a run to its verdict's answer.
 
+mod cancelling;
 mod events;
 mod looking;
+mod promoting;
 mod recovery;
 mod serving;
 mod settling;
@@ -100,6 +103,8 @@ pub(crate) struct Tenure {
     short_tenures: u32,
     alone: starting::Alone,
     looking: looking::Looking,
+    promoting: promoting::Promoting,
+    cancelling: cancelling::Cancelling,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -168,6 +173,8 @@ impl Tenure {
             short_tenures: 0,
             alone: starting::Alone::default(),
             looking: looking::Looking::default(),
+            promoting: promoting::Promoting::default(),
+            cancelling: cancelling::Cancelling::default(),
             job_bytes: None,
         }
     }
@@ -215,8 +222,10 @@ impl Tenure {
                     self.rung = self.rung.max(Some(place));
                 }
             }
-            Event::Renewed { wanted, changes } => {
+            Event::Bell => self.promoting.look(),
+            Event::Renewed { wanted, changes, due } => {
                 self.heard(changes);
+                self.promoting.told(due, now);
                 // A slow look: one claim for every renewal of a partition that may claim.
                 self.news = true;
                 if wanted && self.long_runs.is_empty() {
@@ -278,7 +287,7 @@ impl Tenure {
             Answer::Done => self.done(&sent.call, actions),
             Answer::Taken(taken) => self.taken(taken, now, actions),
             Answer::Started(marks) => self.marked(sent, marks, now, actions),
-            Answer::Promoted(_) => {}
+            Answer::Promoted(promoted) => self.promoted(promoted, now, actions),
             Answer::Counted(census) => self.counted(number, census, now, actions),
         }
     }
@@ -316,6 +325,7 @@ impl Tenure {
                     self.look(actions);
                     self.count(now, actions);
                 }
+                self.promote(now, actions);
                 self.serve(now, actions);
                 // What is settled without a run.
                 self.settle(actions);
@@ -330,6 +340,8 @@ impl Tenure {
 mod large_jobs_tests;
 #[cfg(test)]
 mod leaving_tests;
+#[cfg(test)]
+mod promoting_tests;
 #[cfg(test)]
 mod saturated_tests;
 #[cfg(test)]

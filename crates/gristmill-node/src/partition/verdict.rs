@@ -88,6 +88,7 @@ impl Judge<'_> {
                 let least = OVER_BUDGET_WAIT.mul_f64(1.0 + self.random).max(turn);
                 self.wait(&case, line.attempts, self.backoff(&case, line.attempts).max(least), Why::Budget)
             }
+            Unrun::Cancelled => Verdict::Cancelled,
             Unrun::Skipped => self.gone(&case, DeadReason::Skipped, "a person passed over it"),
             Unrun::Crashed => {
                 let deaths = line.crashes.len();

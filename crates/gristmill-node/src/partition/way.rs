@@ -30,6 +30,8 @@ pub(crate) enum Way {
 pub(crate) enum Unrun {
     /// A person passes over it.
     Skipped,
+    /// A person took it back.
+    Cancelled,
     /// It has killed as many processes as it may.
     Crashed,
     /// A run of it was interrupted, and its kind asks a person then.
@@ -70,6 +72,11 @@ impl Way {
         let redelivery = rule.as_ref().map_or(Redelivery::Rerun, |rule| rule.redelivery);
         if line.interrupted && redelivery == Redelivery::Review {
             return Self::Settle(Unrun::Interrupted);
+        }
+        // Only where it is known that no run of it had an effect.
+        let known = !line.interrupted || redelivery == Redelivery::Rerun;
+        if known && line.request.as_ref().is_some_and(Request::is_cancel) {
+            return Self::Settle(Unrun::Cancelled);
         }
         if !policy.may_start(line, now) {
             return Self::Settle(Unrun::OverBudget { turn: policy.budget.turn(now) });

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 use tokio::sync::Notify;
 
 #[derive(Default)]
@@ -241,7 +242,7 @@ impl RunQueue {
         }
         let free = |free: usize| free.checked_sub(1);
         let before = self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).ok()?;
-        let plenty = if before > 1 { Plenty::Free } else { Plenty::Scarce };
+        let plenty = if before > 1 { Plenty::Free } else { Plenty::Scarce(Instant::now()) };
         // Behind the slot: who closes looks at the slots after it, and one of both sees the other.
         let closed = self.closed.load(Ordering::SeqCst);
         let found = if closed { self.next_lone() } else { self.next(plenty) };

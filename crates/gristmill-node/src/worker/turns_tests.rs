@@ -45,7 +45,7 @@ impl World {
 
 #[test]
 fn a_queue_has_its_share_by_weight_however_many_partitions_another_has() {
-    for plenty in [Plenty::Free, Plenty::Scarce] {
+    for plenty in [Plenty::Free, Plenty::Scarce(Instant::now())] {
         let mut world = World::new(&[1, 3]);
         (0..64).for_each(|partition| world.add(0, partition, 10_000));
         world.add(1, 0, 10_000);
@@ -54,11 +54,20 @@ fn a_queue_has_its_share_by_weight_however_many_partitions_another_has() {
 }
 
 #[test]
-fn while_slots_are_scarce_partitions_take_turns_run_by_run() {
-    let mut world = World::new(&[1]);
-    (0..5).for_each(|partition| world.add(0, partition, 100));
-    let starts: Vec<usize> = (0..10).map(|_| world.next(Plenty::Scarce).unwrap().1).collect();
-    assert_eq!(starts, [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]);
+fn while_slots_are_scarce_a_turn_is_short_where_runs_are_slow() {
+    for (each_ms, in_a_row) in [(0, 128), (1, 11), (5, 3), (10, 2), (1000, 2)] {
+        let mut world = World::new(&[1]);
+        (0..3).for_each(|partition| world.add(0, partition, 1000));
+        let mut now = Instant::now();
+        let starts: Vec<usize> = (0..3 * in_a_row)
+            .map(|_| {
+                now += Duration::from_millis(each_ms);
+                world.next(Plenty::Scarce(now)).unwrap().1
+            })
+            .collect();
+        let turns = [vec![0; in_a_row], vec![1; in_a_row], vec![2; in_a_row]].concat();
+        assert_eq!(starts, turns, "a start every {each_ms} ms");
+    }
 }
 
 #[test]
@@ -81,7 +90,7 @@ fn what_joins_waits_for_no_more_than_one_round_of_the_others() {
             let participants = 1 + usize::try_from(rng.below(40)).unwrap();
             (0..participants).for_each(|p| world.add(queue, p, 1_000_000));
         }
-        let plenty = if rng.one_in(2) { Plenty::Free } else { Plenty::Scarce };
+        let plenty = if rng.one_in(2) { Plenty::Free } else { Plenty::Scarce(Instant::now()) };
         let round: u32 = weights[1..].iter().sum::<u32>() * plenty.takes();
         for _ in 0..20 {
             for _ in 0..rng.below(300) {
@@ -111,7 +120,7 @@ fn nothing_is_lost_and_nothing_is_invented() {
             );
             added += runs;
         }
-        let plenty = if rng.one_in(2) { Plenty::Free } else { Plenty::Scarce };
+        let plenty = if rng.one_in(2) { Plenty::Free } else { Plenty::Scarce(Instant::now()) };
         started += u64::from(world.next(plenty).is_some());
     }
     while world.next(Plenty::Free).is_some() {

@@ -11,6 +11,14 @@ events! {
     JobDead "job.dead" WARN "gristmill_node" "a job is now a dead letter"
         { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show, reason: str }
         { dead_letters_total[queue, reason] += 1 }
+    /// A job that a person cancelled has ended.
+    JobCancelled "job.cancelled" INFO "gristmill_node" "a job has ended, since a person cancelled it"
+        { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show }
+        { jobs_cancelled_total[queue] += 1 }
+    /// A job was not started in time.
+    JobExpired "job.expired" INFO "gristmill_node" "a job has ended unrun: it was not started before it expired"
+        { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show }
+        { jobs_expired_total[queue] += 1 }
     /// Redis refused the writes of a job.
     JobRejected "job.rejected" WARN "gristmill_node" "Redis refused to write what a job asked for"
         { queue: str, partition: num, job: show, place: show, attempt: num, trace_id: show, why: str }
@@ -43,6 +51,14 @@ events! {
     JobsUnstarted "jobs.unstarted" ERROR "gristmill_node" "jobs that may run at most once were acknowledged, and are lost unrun"
         { queue: str, partition: num, jobs: num }
         { jobs_unstarted_total[queue] += jobs }
+    /// Jobs for later became ready.
+    JobsPromoted "jobs.promoted" DEBUG "gristmill_node" "jobs for later are due"
+        { queue: str, partition: num, jobs: num, late_ms: ms }
+        { jobs_promoted_total[queue] += jobs, promotion_late_seconds[queue] <= late_ms }
+    /// Jobs for later were named, and nothing of them is left.
+    JobsWithoutBody "jobs.without_body" ERROR "gristmill_node" "jobs for later are lost: somebody removed their bodies by hand"
+        { queue: str, partition: num, jobs: num }
+        {}
     /// Jobs were laid down for the next owner.
     JobsHandedBack "jobs.handed_back" DEBUG "gristmill_node" "jobs are laid down for the next owner"
         { queue: str, partition: num, jobs: num }

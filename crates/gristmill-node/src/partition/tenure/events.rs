@@ -50,7 +50,14 @@ pub(crate) enum Event {
     /// The doorbell rang for an entry at this place.
     Rung(Place),
     /// The lease was renewed; someone may want it. Also the beat of a slow look for work.
-    Renewed { wanted: bool, changes: u64 },
+    Renewed {
+        wanted: bool,
+        changes: u64,
+        /// When the first job for later is due, by the Redis clock.
+        due: Option<UnixMillis>,
+    },
+    /// Another job for later may be the first.
+    Bell,
     /// The tenure cannot go on.
     Lost(End),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
@@ -88,6 +95,8 @@ pub(crate) enum Action {
     Repaired(u64),
     /// So many jobs that may run at most once were acknowledged and never started.
     Unstarted(usize),
+    /// The run of the job at this place is to stop: one that has not started comes back as `NotStarted`, one that runs is asked.
+    Cancel(Place),
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.
@@ -100,6 +109,8 @@ pub(crate) enum Action {
     Idle { end: Option<End>, released: bool },
     /// A tenure ended and the next begins.
     Ended(End),
+    /// So many jobs for later became ready, the latest so late; so many had no body any more.
+    Promoted { moved: u64, late: Duration, lost: u64 },
     /// So many jobs were done.
     Done(usize),
     /// So many jobs are laid down for the next owner.

@@ -81,7 +81,16 @@ impl Played {
 /// Nothing lies beside the stream.
 pub(super) fn nothing_beside() -> gristmill_broker::take::Taken {
     let (entries, held) = (Vec::new(), Vec::new());
-    gristmill_broker::take::Taken { changes: 0, entries, last: 0, more: false, cursor: 0, held }
+    gristmill_broker::take::Taken {
+        changes: 0,
+        entries,
+        last: 0,
+        more: false,
+        cursor: 0,
+        held,
+        asked: Vec::new(),
+        more_asked: false,
+    }
 }
 
 fn entry(seq: u64, size: usize) -> Entry {

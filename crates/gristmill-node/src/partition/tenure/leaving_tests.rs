@@ -70,7 +70,7 @@ fn a_wish_during_the_repair_of_a_drain_does_not_end_the_drain() {
     played.tell(Duration::ZERO, Event::Lost(End::Connection));
     played.granted();
     // Every other node wants what a draining node holds.
-    played.tell(Duration::ZERO, Event::Renewed { wanted: true, changes: 0 });
+    played.tell(Duration::ZERO, Event::Renewed { wanted: true, changes: 0, due: None });
     assert!(!starts(&played.recovered()));
     for seconds in 1..20 {
         let actions = played.tell(Duration::from_secs(seconds), Event::Tick);
@@ -87,12 +87,14 @@ fn a_drain_that_meets_a_release_under_way_stays_a_drain() {
     let answer = Answer::Recovered { entries: Vec::new(), next: Place::ZERO };
     played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
     played.taken();
-    played.tell(Duration::ZERO, Event::Answered(3, Ok(Answer::Claimed(Vec::new()))));
+    let nothing = super::promoting_tests::slice(0, Vec::new(), None);
+    played.tell(Duration::ZERO, Event::Answered(3, Ok(nothing)));
+    played.tell(Duration::ZERO, Event::Answered(4, Ok(Answer::Claimed(Vec::new()))));
     played.tell(Duration::ZERO, Event::Forwarded { ids: Vec::new(), more: false });
     let actions = played.tell(Duration::ZERO, Event::Yield(Why::Handover));
     assert!(actions.iter().any(|action| matches!(action, Action::Send(_, call) if **call == Call::Release)));
     played.tell(Duration::ZERO, Event::Yield(Why::Drain));
-    let actions = played.tell(Duration::ZERO, Event::Answered(4, Ok(Answer::Done)));
+    let actions = played.tell(Duration::ZERO, Event::Answered(5, Ok(Answer::Done)));
     let drained = |action: &Action| matches!(action, Action::Idle { end: Some(End::Drain), released: true });
     assert!(actions.iter().any(drained), "{actions:?}");
 }

@@ -74,8 +74,19 @@ impl Tenure {
     /// what came back of it is in its lane, and a look ends however fast people act. What they did meanwhile is for the next.
     pub(super) fn taken(&mut self, taken: Taken, now: Now, actions: &mut Vec<Action>) {
         self.weigh(&taken.entries);
+        self.look_for_cancels(&taken.entries);
         for entry in taken.entries {
             self.lanes.insert(entry, now.instant);
+        }
+        if self.phase != Phase::Taking {
+            self.cancel_found(now, actions);
+        }
+        for (asked, line) in taken.asked {
+            match self.phase {
+                // The lanes may be half built; a run of an earlier tenure may be adopted.
+                Phase::Taking => self.cancelling.found(asked, line),
+                _ => self.cancel(asked, line, now, actions),
+            }
         }
         let looking = &mut self.looking;
         looking.after = taken.last;
@@ -89,6 +100,9 @@ impl Tenure {
             looking.until = Some(taken.changes);
         }
         if taken.more && looking.until.is_some_and(|until| looking.after < until) {
+            return self.take(actions);
+        }
+        if taken.more_asked {
             return self.take(actions);
         }
         (looking.under_way, looking.told, looking.until) = (false, None, None);
@@ -113,7 +127,9 @@ impl Tenure {
         self.phase = Phase::Serving;
         self.news = true;
         self.outbox = Outbox::News;
+        self.promoting.look();
         self.adopt(now, actions);
+        self.cancel_found(now, actions);
         if let Some(why) = self.yield_after.take() {
             self.give_up(why, now, actions);
         }
@@ -155,7 +171,7 @@ impl Tenure {
         if repaired > 0 {
             actions.push(Action::Repaired(repaired));
         }
-        let known = u64::try_from(self.lanes.known()).unwrap_or(u64::MAX);
+        let known = u64::try_from(self.lanes.known() + self.withdrawn()).unwrap_or(u64::MAX);
         // What came back meanwhile is not in the lanes yet.
         let same = self.looking.seen == Some(census.changes) && !self.looking.under_way;
         if same && self.calls.all_behind(number) && known != census.claimed + census.returned {

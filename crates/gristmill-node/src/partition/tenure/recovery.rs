@@ -1,9 +1,10 @@
 //! How a tenure begins and ends, and what outlives it: the one repair path for whatever is unknown.
 
 use super::looking::Looking;
-use super::{Action, Became, End, Ended, Leftover, Now, Outbox, Phase, Ran, Tenure};
+use super::promoting::Promoting;
+use super::{Action, Became, End, Ended, Leftover, Now, Outbox, Phase, Ran, Settling, Tenure};
 use crate::partition::calls::{Calls, OnAnswer};
-use crate::partition::lanes::LaneJob;
+use crate::partition::lanes::{LaneId, LaneJob};
 use crate::worker::attempt::Attempt;
 use gristmill_broker::{Call, Entry, Epoch, Settle, Verdict};
 use gristmill_job::{Key, Place};
@@ -34,6 +35,8 @@ impl Tenure {
                 self.epoch = epoch;
                 self.calls = Calls::default();
                 self.looking = Looking::default();
+                self.promoting = Promoting::default();
+                self.forget_cancels();
                 self.phase = Phase::Recovering { cursor: Place::ZERO };
                 actions.push(Action::Hold(epoch));
             }
@@ -102,12 +105,14 @@ impl Tenure {
         let mut judged: Vec<(&Arc<Entry>, &Settle)> = Vec::new();
         for sent in self.calls.under_way() {
             let Call::Settle(settles) = &*sent.call else { continue };
-            let runs_yet = |on_answer: &&OnAnswer| on_answer.slot.is_none();
+            // What is in no lane is found again by what is asked of it.
+            let runs_yet = |on_answer: &&OnAnswer| on_answer.slot.is_none() && on_answer.lane != LaneId::NONE;
             judged.extend(
                 sent.lanes.iter().zip(settles).filter(|(on, _)| runs_yet(on)).map(|(on, s)| (&on.entry, s)),
             );
         }
-        let waiting = self.to_settle.iter().filter(|settling| settling.acknowledges.is_none());
+        let in_lane = |settling: &&Settling| settling.acknowledges.is_none() && settling.lane != LaneId::NONE;
+        let waiting = self.to_settle.iter().filter(in_lane);
         judged.extend(waiting.map(|settling| (&settling.entry, &settling.settle)));
         let left_over = |(entry, settle): (&Arc<Entry>, &Settle)| Leftover {
             place: settle.place,
@@ -122,6 +127,7 @@ impl Tenure {
 
     pub(super) fn recovered_slice(&mut self, entries: Vec<Entry>, next: Place, now: Now) {
         self.weigh(&entries);
+        self.look_for_cancels(&entries);
         // Slices come in order of place.
         self.push(entries, now);
         if next != Place::ZERO {

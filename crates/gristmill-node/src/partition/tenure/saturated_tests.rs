@@ -41,7 +41,8 @@ fn claims(actions: &[Action]) -> bool {
 #[test]
 fn sixteen_slow_keys_stop_no_other() {
     let (mut played, _) = full(16);
-    let actions = played.tell(Duration::from_secs(1), Event::Renewed { wanted: false, changes: 0 });
+    let actions =
+        played.tell(Duration::from_secs(1), Event::Renewed { wanted: false, changes: 0, due: None });
     assert!(claims(&actions), "nothing is claimed: {actions:?}; {} held", played.tenure.lanes.jobs());
 }
 
@@ -52,7 +53,7 @@ fn what_waits_for_a_slot_is_not_parked_and_as_soon_as_all_of_it_runs_other_keys_
     let mut at = Duration::ZERO;
     for _ in 0..100 {
         at += Duration::from_millis(100);
-        let actions = played.tell(at, Event::Renewed { wanted: false, changes: 0 });
+        let actions = played.tell(at, Event::Renewed { wanted: false, changes: 0, due: None });
         assert!(!claims(&actions), "{actions:?}");
         assert!(actions.iter().any(|action| matches!(action, Action::WakeAt(_))), "nobody looks again");
     }

@@ -101,7 +101,7 @@ impl Tenure {
             }
             _ => {}
         }
-        let settle = self.judge(now).settle(&job, run.ran);
+        let settle = self.judged_cancelled(self.judge(now).settle(&job, run.ran));
         if job.acknowledged && !matches!(settle.verdict, Verdict::Dead { .. }) {
             self.lanes.settled(lane, now.instant);
             actions.push(Action::Done(1));
@@ -197,6 +197,7 @@ impl Tenure {
                     if matches!(verdict, Verdict::Done { emits, .. } if !emits.is_empty()) {
                         self.outbox.news();
                     }
+                    self.cancel_over(lane, settle.place);
                     self.lanes.settled(lane, instant);
                     became(&mut attempt, Outcome::Done);
                     done += 1;
@@ -204,16 +205,27 @@ impl Tenure {
                     self.alone_over(settle.place, actions);
                     continue;
                 }
-                (Settled::Stale | Settled::Duplicate | Settled::Discarded, _) => {
+                (
+                    Settled::Stale
+                    | Settled::Duplicate
+                    | Settled::Discarded
+                    | Settled::Cancelled
+                    | Settled::Expired,
+                    _,
+                ) => {
+                    self.cancel_over(lane, settle.place);
                     self.lanes.settled(lane, instant)
                 }
                 (Settled::Dead, _) => {
                     if holds {
                         self.holds(sent.number, &entry, now);
                     }
+                    self.cancel_over(lane, settle.place);
                     self.lanes.settled(lane, instant);
                 }
-                (Settled::Retried, Verdict::Retry { .. }) => self.put_back(lane, &entry, settle, now),
+                (Settled::Retried, Verdict::Retry { .. }) => {
+                    self.put_back(lane, &entry, settle, now, actions)
+                }
                 // Not even the dead letter can be written. Nothing is lost; the lane waits for a person.
                 (Settled::Rejected(_), Verdict::Dead { acknowledged: false, .. }) => {
                     self.lanes.wait(lane, instant, instant + REFUSED_WAIT);
@@ -232,7 +244,7 @@ impl Tenure {
                 }
                 // Answers to a repeat: what the first call did, and what it did not.
                 (Settled::AtTurn(turn), Verdict::Retry { .. }) if !first && *turn == settle.turn + 1 => {
-                    self.put_back(lane, &entry, settle, now);
+                    self.put_back(lane, &entry, settle, now, actions);
                 }
                 (Settled::AtTurn(turn), _) if !first && *turn == settle.turn => {
                     let (settle, acknowledges) = (settle.clone(), slot);
@@ -245,8 +257,11 @@ impl Tenure {
                     | Verdict::Discard
                     | Verdict::Duplicate
                     | Verdict::Stale
+                    | Verdict::Cancelled
+                    | Verdict::Expired
                     | Verdict::Dead { .. },
                 ) if !first => {
+                    self.cancel_over(lane, settle.place);
                     self.outbox.news();
                     if holds {
                         self.holds(sent.number, &entry, now);
@@ -279,10 +294,18 @@ impl Tenure {
 
 impl Tenure {
     /// Put back, by the settle that was answered.
-    fn put_back(&mut self, lane: LaneId, entry: &Entry, settle: &Settle, now: Now) {
+    fn put_back(
+        &mut self,
+        lane: LaneId,
+        entry: &Entry,
+        settle: &Settle,
+        now: Now,
+        actions: &mut Vec<Action>,
+    ) {
         let Verdict::Retry { attempts, delay, why, interrupted, history } = &settle.verdict else { return };
         let state = entry.state.put_back(*attempts, *why, *interrupted, history.clone());
         self.lanes.put_back(lane, state, now.instant, now.instant + *delay);
+        self.cancel_put_back(settle.place, settle.turn + 1, now, actions);
     }
 
     /// A job that may run at most once is acknowledged. It runs now, or is lost with this tenure.
@@ -300,6 +323,8 @@ fn meant(verdict: &Verdict) -> Outcome {
         Verdict::Discard => Outcome::Discarded,
         Verdict::Duplicate => Outcome::Duplicate,
         Verdict::Stale => Outcome::Stale,
+        Verdict::Cancelled => Outcome::Cancelled,
+        Verdict::Expired => Outcome::Expired,
         Verdict::Dead { .. } => Outcome::Dead,
         Verdict::Retry { why: Why::Snooze, .. } => Outcome::Snoozed,
         Verdict::Retry { .. } => Outcome::Retry,
@@ -313,6 +338,8 @@ fn outcome(settled: &Settled, verdict: &Verdict) -> Outcome {
         Settled::Stale => Outcome::Stale,
         Settled::Duplicate => Outcome::Duplicate,
         Settled::Discarded => Outcome::Discarded,
+        Settled::Cancelled => Outcome::Cancelled,
+        Settled::Expired => Outcome::Expired,
         Settled::Dead => Outcome::Dead,
         // Also the answers to a repeat: the first call took effect.
         Settled::Retried | Settled::Gone | Settled::AtTurn(_) => meant(verdict),

@@ -28,6 +28,7 @@ impl Tenure {
     pub(super) fn start_heads(&mut self, now: Now, actions: &mut Vec<Action>) {
         let (mut runs, mut first_runs) = (Vec::new(), 0);
         while let Some((lane, job)) = self.lanes.start_next() {
+            let job = if self.is_cancelled(job.entry.place) { self.with_cancel(job) } else { job };
             let asks = |first| Run { first: Some(first), ..self.run(lane, &job, None) };
             match Way::of(&job, &self.bounds.policy, &self.node, now.instant) {
                 Way::Run => runs.push(self.run(lane, &job, None)),
@@ -55,7 +56,7 @@ impl Tenure {
     /// A run holds its slot and would begin: what comes first is written. So no more is marked than runs (V33), and no more
     /// acknowledged than would be lost with this process.
     pub(super) fn asked(&mut self, lane: LaneId, job: &LaneJob, first: First, slot: Arc<Slot>, now: Now) {
-        if self.phase != Phase::Serving || !now.trusted {
+        if self.phase != Phase::Serving || !now.trusted || self.is_cancelled(job.entry.place) {
             self.lanes.not_run(lane, now.instant);
             return;
         }
@@ -126,7 +127,7 @@ impl Tenure {
                 }
                 (Marked::Started, how) => {
                     self.lanes.marked(lane);
-                    if self.phase == Phase::Serving && now.trusted {
+                    if self.phase == Phase::Serving && now.trusted && !self.is_cancelled(start.place) {
                         runs.push(Run { slot, ..self.run(lane, &job, Some(how)) });
                     } else {
                         self.lanes.not_run(lane, now.instant);

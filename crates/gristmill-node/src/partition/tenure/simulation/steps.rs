@@ -3,9 +3,11 @@
 use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
+use gristmill_broker::cancel::{Cancel, Stands};
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::skip::{Skip, WaitsFor};
+use gristmill_broker::state::Said;
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Effects, ErrorClass, Failure};
 
@@ -109,6 +111,9 @@ impl World {
         if self.faults.acts {
             self.act();
         }
+        if self.faults.cancels {
+            self.cancel_one();
+        }
         let dead = dead.into_iter();
         let mut mine: Vec<_> = dead.filter(|(_, letter)| comes_back(letter.reason)).collect();
         if !mine.is_empty() {
@@ -135,6 +140,24 @@ impl World {
             format!("{:?}", self.model.release_key(&self.keys, &key, Some(place)))
         };
         self.log.push(format!("{now} a person acts on {place}: {done}"));
+    }
+
+    /// A job of the key whose ids are its producer's is taken back, wherever it stands.
+    fn cancel_one(&mut self) {
+        let there = self.model.jobs(&self.keys).into_iter().map(|(place, id, _)| (place, id));
+        let back = self.model.returned(&self.keys).into_iter().map(|(place, _, job)| (place, job.id));
+        let mine: Vec<_> = there.chain(back).filter(|(_, id)| id.to_string().starts_with("0:")).collect();
+        if mine.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(mine.len() as u64)).unwrap();
+        let (place, id) = mine[at].clone();
+        let key = gristmill_job::Key::new("key0").unwrap();
+        let stands = Stands::At(place);
+        let cancel = Cancel { stands, id: id.clone(), key, own_id: true, said: Said::new("me", "") };
+        let done = self.model.cancel(&self.keys, 1_000_000_000, &cancel);
+        self.log.push(format!("{} a person cancels {id} at {place}: {done:?}", self.now));
+        self.cancelled.insert(id.to_string());
     }
 
     /// Nothing runs any more: whoever asked to be alone may run.
@@ -173,6 +196,7 @@ impl World {
             kind: None,
             options: None,
         };
+        let asked = self.nodes[n].asked_to_stop.contains(&run.entry.place);
         let ran = if self.faults.hangs && self.rng.one_in(10) {
             self.nodes[n].hung.push(run.clone());
             Ran::Hung("it holds its thread".into(), facts)
@@ -180,7 +204,7 @@ impl World {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Permanent, vec!["x".into()])), facts)
         } else if self.faults.retry && self.rng.one_in(4) {
             Ran::Answered(RunAnswer::Failed(Failure::new(ErrorClass::Transient, vec!["x".into()])), facts)
-        } else if self.faults.retry && self.rng.one_in(10) {
+        } else if (asked && self.rng.one_in(2)) || (self.faults.retry && self.rng.one_in(10)) {
             Ran::Stopped
         } else {
             Ran::Answered(RunAnswer::Done(Effects::put(envelope.version.to_string())), facts)
@@ -197,9 +221,9 @@ impl World {
         }
         let wanted = self.faults.handover && self.rng.one_in(6);
         match answer {
-            Renewed::Ok { changes, .. } => {
+            Renewed::Ok { changes, due, .. } => {
                 self.nodes[n].trusted_until = self.now + TRUST;
-                self.tell(n, Event::Renewed { wanted, changes });
+                self.tell(n, Event::Renewed { wanted, changes, due });
             }
             Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
             Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),

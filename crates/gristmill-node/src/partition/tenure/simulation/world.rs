@@ -56,6 +56,8 @@ pub(super) struct SimNode {
     pub(super) slots: Vec<Weak<Slot>>,
     /// Runs that may be charged with a death that did not happen.
     pub(super) orphans: Vec<(Fence, u32, Place)>,
+    /// Runs that were asked to stop, by place.
+    pub(super) asked_to_stop: HashSet<Place>,
     pub(super) wake_at: Option<u64>,
     pub(super) stopped: bool,
 }
@@ -85,6 +87,8 @@ pub(super) struct World {
     /// Kills from outside.
     pub(super) kills: usize,
     pub(super) failed_over: bool,
+    /// Jobs that a person cancelled, by id.
+    pub(super) cancelled: HashSet<String>,
     pub(super) log: Vec<String>,
 }
 
@@ -102,6 +106,9 @@ impl World {
                 let job = job.with_version(version);
                 // Some with ids of their own.
                 let job = if key == 0 { job.with_id(&format!("{key}:{version}")).unwrap() } else { job };
+                // Some for later, each behind those before it of its key.
+                let delay = Duration::from_millis(40 * version);
+                let job = if key == 2 || (key == 0 && version > 3) { job.due_in(delay) } else { job };
                 let job = job.encode(UnixMillis(0), JobLimits::default()).unwrap();
                 model.enqueue(&keys, 1, &format!("c{key}-{version}"), &[job]);
             }
@@ -125,6 +132,7 @@ impl World {
             deaths: 0,
             kills: 0,
             failed_over: false,
+            cancelled: HashSet::new(),
             log: Vec::new(),
         };
         for n in 0..2 {
@@ -173,6 +181,7 @@ impl World {
             alone: None,
             slots: Vec::new(),
             orphans: Vec::new(),
+            asked_to_stop: HashSet::new(),
             wake_at: None,
             stopped: false,
         }
@@ -221,6 +230,13 @@ impl World {
                         node.requests.push_back(Request { fence, number, call });
                     }
                 }
+                Action::Cancel(place) => {
+                    let (mine, rest): (Vec<Run>, Vec<Run>) =
+                        node.queued.drain(..).partition(|run| run.entry.place == place);
+                    node.queued = rest;
+                    back.extend(mine);
+                    node.asked_to_stop.insert(place);
+                }
                 Action::Start(runs) => node.queued.extend(runs),
                 Action::Load(lane, places) => node.loads.push((node.tenure.epoch(), lane, places)),
                 Action::WakeAt(at) => {
@@ -244,6 +260,7 @@ impl World {
                 | Action::Forward
                 | Action::Idle { .. }
                 | Action::Ended(_)
+                | Action::Promoted { .. }
                 | Action::Done(_)
                 | Action::Ran(_)
                 | Action::HandedBack(_)
