@@ -12,6 +12,7 @@ use crate::kinds::KindsArguments;
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
 use crate::roundtrip::RoundtripArguments;
+use crate::schedules::SchedulesCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -97,6 +98,9 @@ pub(crate) enum Command {
     Cancel(CancelArguments),
     /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
     Keys(KeysArguments),
+    /// Recurring jobs: how their schedules stand; pause, resume or trigger one
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// The kinds that living nodes serve
     Kinds(KindsArguments),
     /// What people did by hand, newest first

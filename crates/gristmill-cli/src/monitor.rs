@@ -21,7 +21,9 @@ use crate::settings::Settings;
 use crate::telemetry::{SHORT, Told};
 use autoscale::Autoscale;
 use gristmill_broker::look::{Look, PARTITIONS};
+use gristmill_broker::schedule::ScheduleView;
 use gristmill_broker::{CallError, Connection, Link, QueueDefinition, RedisConfig};
+use gristmill_schedule::Schedule;
 use gristmill_telemetry::events::others::{LookFailed, MonitorReady};
 use gristmill_telemetry::metrics::{Metrics, Role};
 use gristmill_telemetry::{Stage, Telemetry};
@@ -168,6 +170,8 @@ struct Seen {
     look: Look,
     serving: u64,
     draining: u64,
+    /// How long the oldest slot of each schedule has been overdue; paused and disabled ones have none.
+    overdue: Vec<(String, Duration)>,
 }
 
 async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, CallError> {
@@ -179,11 +183,34 @@ async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, 
     let (now, members) = connection.members(&queue.name).await?;
     let living = members.iter().filter(|member| member.expires > now);
     let draining = living.clone().filter(|member| member.draining).count() as u64;
-    Ok(Seen { look, serving: living.count() as u64 - draining, draining })
+    let serving = living.count() as u64 - draining;
+    Ok(Seen { look, serving, draining, overdue: overdue(connection, queue).await? })
+}
+
+async fn overdue(
+    connection: &Connection,
+    queue: &QueueDefinition,
+) -> Result<Vec<(String, Duration)>, CallError> {
+    let (now, views) = connection.schedules(queue).await?;
+    let late = |view: &ScheduleView| {
+        let schedule = Schedule::from_stored(&view.name, &view.definition).ok();
+        let fires = schedule.filter(|schedule| schedule.enabled() && view.pause.is_none());
+        let late = fires.map_or(0, |schedule| crate::schedules::overdue(view, schedule.timing(), now));
+        (view.name.clone(), Duration::from_millis(late))
+    };
+    Ok(views.iter().map(late).collect())
 }
 
 fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
-    let Seen { look, serving, draining } = seen;
+    let Seen { look, serving, draining, overdue } = seen;
+    let is_kept = |name: &str| overdue.iter().any(|(schedule, _)| schedule == name);
+    // One that was removed has no number.
+    metrics.schedule_overdue_seconds.retain(|values| {
+        values.first().is_none_or(|of| of != queue) || values.get(1).is_none_or(|name| is_kept(name))
+    });
+    for (schedule, late) in overdue {
+        metrics.schedule_overdue_seconds.with(&[queue, schedule]).set(late.as_secs_f64());
+    }
     for (state, jobs) in [
         ("ready", look.ready()),
         ("in_flight", look.in_flight()),
@@ -218,6 +245,7 @@ fn forget(metrics: &Metrics, is_there: impl Fn(&str) -> bool) {
     metrics.queue_oldest_in_flight_age_seconds.retain(kept);
     metrics.key_blocked_max_age_seconds.retain(kept);
     metrics.queue_delayed_overdue_seconds.retain(kept);
+    metrics.schedule_overdue_seconds.retain(kept);
     metrics.queue_jobs_enqueued_total.retain(kept);
     metrics.queue_jobs_settled_total.retain(kept);
     metrics.queue_partitions.retain(kept);
