@@ -214,12 +214,13 @@ pub(super) fn mark_text(queue: &QueueDefinition, mark: &MarkView, job: &str, now
     lines.text()
 }
 
-pub(super) fn mark_json(queue: &QueueDefinition, mark: &MarkView, now: UnixMillis) -> Value {
+pub(super) fn mark_json(queue: &QueueDefinition, mark: &MarkView, job: &str, now: UnixMillis) -> Value {
     json!({
         "is": "mark",
         "queue": queue.name.as_str(),
         "partition": mark.partition,
         "standing": mark.standing,
+        "schedule": Recurring::of(job.as_bytes(), None).map(|recurring| recurring.as_json()),
         "text": standing(mark, now),
         "known_until_ms": mark.until.map(|until| until.0),
     })

@@ -37,5 +37,6 @@ mod others;
 mod postgres;
 mod producers;
 mod replay;
+mod schedules;
 #[cfg(feature = "otlp")]
 mod traces;
