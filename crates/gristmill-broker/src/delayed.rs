@@ -1,10 +1,14 @@
 //! Jobs for later, as they are kept beside the stream: they have no place before they are due.
 
 use crate::error::CallError;
+use crate::inspect;
+use crate::keys::PartitionKeys;
+use crate::link::Connection;
 use crate::reply;
+use crate::state::StateLine;
 use bytes::Bytes;
-use gristmill_job::JobId;
-use redis::Value;
+use gristmill_job::{JobId, UnixMillis};
+use redis::{Pipeline, Value};
 use serde_bytes::ByteBuf;
 use std::fmt;
 
@@ -80,6 +84,106 @@ impl Body {
                 line: line.into_vec().into(),
             },
             Err(_) => Self { key: Bytes::new(), envelope: record, line: Bytes::new() },
+        }
+    }
+}
+
+/// A job for later where it lies, as one moment showed it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DelayedView {
+    /// What names it.
+    pub member: Member,
+    /// What it will be.
+    pub body: Body,
+    /// When it is due, or was, by the Redis clock.
+    pub due: UnixMillis,
+    /// How many jobs of its partition are due before it.
+    pub before: u64,
+    /// Who owns the partition; empty if nobody.
+    pub owner: String,
+    /// When the lease expires, or expired.
+    pub expires: UnixMillis,
+    /// The Redis clock.
+    pub now: UnixMillis,
+}
+
+impl DelayedView {
+    /// What is stored about it.
+    #[must_use]
+    pub fn line(&self) -> StateLine {
+        StateLine::parse(&self.body.line).unwrap_or_default()
+    }
+}
+
+/// How much of a set is looked at per round trip.
+const SCAN_SLICE: u64 = 1000;
+
+impl Connection {
+    /// The job for later that this member names; `None` if there is none, or none any more.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn delayed_at(
+        &self,
+        keys: &PartitionKeys,
+        member: &Member,
+    ) -> Result<Option<DelayedView>, CallError> {
+        const READS: usize = 5;
+        let mut read = Pipeline::with_capacity(READS);
+        read.cmd("ZSCORE").arg(&keys.delayed).arg(member.as_bytes());
+        read.cmd("ZRANK").arg(&keys.delayed).arg(member.as_bytes());
+        read.cmd("HGET").arg(&keys.delayed_bodies).arg(member.as_bytes());
+        read.cmd("HMGET").arg(&keys.lease).arg(&["incarnation", "expires"]);
+        read.cmd("TIME");
+        let mut answers = self.many(read, READS).await?.into_iter();
+        let mut next = || answers.next().unwrap_or(Value::Nil);
+        let (score, rank, record) = (next(), next(), next());
+        let mut lease = reply::list(next(), "a lease")?.into_iter();
+        let now = inspect::time(next())?;
+        let (Value::BulkString(_), Value::BulkString(record)) = (&score, record) else { return Ok(None) };
+        let Some(due) = crate::promote::due_time(score)? else { return Ok(None) };
+        Ok(Some(DelayedView {
+            member: member.clone(),
+            body: Body::read(record.into()),
+            due,
+            before: inspect::optional_number(rank)?,
+            owner: lease.next().map_or(Ok(String::new()), inspect::optional_text)?,
+            expires: UnixMillis(lease.next().map_or(Ok(0), inspect::optional_number)?),
+            now,
+        }))
+    }
+
+    /// Looks through the jobs for later for one with this id, `most` of them about: what was found, how many were looked at,
+    /// and whether there are more. A producer's id is found by its mark, without a search.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn find_delayed(
+        &self,
+        keys: &PartitionKeys,
+        id: &JobId,
+        most: u64,
+    ) -> Result<(Option<Member>, u64, bool), CallError> {
+        let (mut cursor, mut looked) = ("0".to_owned(), 0);
+        loop {
+            if looked >= most {
+                return Ok((None, looked, true));
+            }
+            let mut scan = redis::cmd("ZSCAN");
+            scan.arg(&keys.delayed).arg(&cursor).arg("COUNT").arg(SCAN_SLICE);
+            let mut slice = reply::list(self.one(scan).await?, "a slice of the delayed set")?.into_iter();
+            cursor = reply::text(slice.next().unwrap_or(Value::Nil))?;
+            let rows = reply::list(slice.next().unwrap_or(Value::Nil), "members and due times")?;
+            for row in rows.into_iter().step_by(2) {
+                let member = Member(reply::bytes(row)?);
+                looked += 1;
+                if member.id().0 == *id {
+                    return Ok((Some(member), looked, false));
+                }
+            }
+            if cursor == "0" {
+                return Ok((None, looked, false));
+            }
         }
     }
 }

@@ -15,7 +15,9 @@ use crate::roundtrip::RoundtripArguments;
 use crate::schedules::SchedulesCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use gristmill_job::UnixMillis;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const EXIT_CODES: &str = "\
 Results go to standard output, messages and the log to standard error.
@@ -179,6 +181,12 @@ pub(crate) struct EnqueueArguments {
     /// With --kind: the field that holds the version; 0 without it
     #[arg(long, value_name = "FIELD")]
     pub(crate) version: Option<String>,
+    /// Due so long from now, such as 500ms, 90s, 5m, 36h or 7d; a line's own `at` or `in_ms` goes before it
+    #[arg(long = "in", value_name = "TIME", value_parser = crate::dead::filter::duration)]
+    pub(crate) due_in: Option<Duration>,
+    /// Due then, such as 2026-12-24T08:00:00Z; a line's own `at` or `in_ms` goes before it
+    #[arg(long, value_name = "TIME", conflicts_with = "due_in", value_parser = UnixMillis::from_rfc3339)]
+    pub(crate) at: Option<UnixMillis>,
     /// Make the queue if there is none
     #[arg(long)]
     pub(crate) create: bool,
@@ -191,8 +199,8 @@ pub(crate) struct EnqueueArguments {
 }
 
 const LINES: &str = "\
-A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …}: key, kind and payload are required, \
-the payload is any JSON. With --kind the whole line is the payload instead, byte for byte.
+A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …, \"at\": …, \"in_ms\": …}: key, kind and payload are \
+required, the payload is any JSON, at (a time, or Unix ms) or in_ms says when the job is due. With --kind the whole line is the payload instead, byte for byte.
 
 A bad line is reported with its number and reason, and the others are enqueued (exit code 3). Jobs with ids can \
 be enqueued again at any time: what is known already is counted as a duplicate.";

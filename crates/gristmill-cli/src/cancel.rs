@@ -79,9 +79,8 @@ impl Target {
                 Spot::Job { queue, partition, job } => {
                     targets.push(Self { queue, partition, id: job.id.clone(), waits: Waits::At(job) });
                 }
-                Spot::Mark { queue, mark, .. } if later(&mark.standing).is_some() => {
-                    let Some(member) = later(&mark.standing) else { continue };
-                    let (partition, (id, _)) = (mark.partition, member.id());
+                Spot::Delayed { queue, partition, job } => {
+                    let (member, (id, _)) = (job.member.clone(), job.member.id());
                     targets.push(Self { queue, partition, id, waits: Waits::Delayed(member) });
                 }
                 Spot::Letter { letter, .. } => {
@@ -182,14 +181,6 @@ impl Target {
             None => format!("nobody owns partition {} now: whoever takes it ends it then", self.partition),
         }
     }
-}
-
-/// The member that a mark of a job for later names.
-fn later(standing: &str) -> Option<Member> {
-    let named = standing.strip_prefix("waiting ")?;
-    let member = Member::from_stored(named.to_owned().into());
-    // A mark is of a producer's id.
-    member.id().1.then_some(member)
 }
 
 /// The command.

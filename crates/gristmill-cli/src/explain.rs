@@ -2,9 +2,10 @@
 //!
 //! * `find`: a job by its producer's id, its place, its dead letter's id, or by looking through what there is;
 //! * `live`: everything around one that waits; `why`: what follows from that;
-//! * `told`: the words.
+//! * `told`: the words; `later`: those for a job that is not due yet.
 
 pub(crate) mod find;
+mod later;
 mod live;
 mod told;
 mod why;
@@ -35,7 +36,7 @@ pub(crate) struct ExplainArguments {
 
 const AFTER: &str = "\
 An id that its producer chose is found at once, wherever the job is, and for a while after it ended. An id that we made, \
-and one whose mark has expired, is looked for in streams, returned jobs and dead letters, up to --scan of each. Exit code \
+and one whose mark has expired, is looked for in streams, returned jobs, jobs for later and dead letters, up to --scan of each. Exit code \
 1 where nothing is found.
 
 What Redis does not know is said to be not known: a run without a start mark, for example, leaves no trace there until it \
@@ -65,6 +66,9 @@ pub(crate) async fn look(
             Spot::Job { queue, partition, job } => {
                 let around = live::Around::look(connection, queue, *partition, job, scan).await?;
                 (told::live_text(&around), told::live_json(&around))
+            }
+            Spot::Delayed { queue, partition, job } => {
+                (later::text(queue, *partition, job), later::json(queue, *partition, job))
             }
             Spot::Letter { queue, letter } => {
                 let beside = live::Beside::look(connection, queue, letter).await?;

@@ -1,11 +1,12 @@
-//! A job as JSON: `{id, key, version, kind, payload}`, of which `id` and `version` may be missing. The payload stays as it
-//! was written, byte for byte.
+//! A job as JSON: `{id, key, version, kind, payload, at, in_ms}`, of which `id`, `version` and when it is due may be missing. The
+//! payload stays as it was written, byte for byte.
 
-use gristmill_job::{ContentType, NewJob};
+use gristmill_job::{ContentType, Due, NewJob, UnixMillis};
 use serde::Deserialize;
 use serde::de::Deserializer;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// A field that is there with `null` is there.
 #[derive(Deserialize)]
@@ -21,6 +22,10 @@ struct Described<'a> {
     kind: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    at: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    in_ms: Option<&'a RawValue>,
 }
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
@@ -38,13 +43,39 @@ pub fn job(text: &str) -> Result<NewJob, String> {
     object(text)?;
     let job: Described<'_> = serde_json::from_str(text).map_err(spoken)?;
     let missing = |field: &str| {
-        format!("no field `{field}`; a job has key, kind and payload, and may have id and version")
+        format!(
+            "no field `{field}`; a job has key, kind and payload, and may have id, version, and at or in_ms"
+        )
     };
     let kind = job.kind.ok_or_else(|| missing("kind"))?;
     let key = job.key.ok_or_else(|| missing("key"))?;
     let payload = job.payload.ok_or_else(|| missing("payload"))?;
     let (id, version) = (job.id.map(|raw| (raw, "id")), job.version.map(|raw| (raw, "version")));
-    built(&kind, id, (key, "key"), version, payload.get())
+    let mut built = built(&kind, id, (key, "key"), version, payload.get())?;
+    built.due = match (job.at, job.in_ms) {
+        (None, None) => Due::Now,
+        (Some(at), None) => Due::At(time((at, "at"))?),
+        (None, Some(delay)) => Due::In(Duration::from_millis(whole((delay, "in_ms"), "ms from now")?)),
+        (Some(_), Some(_)) => return Err("`at` and `in_ms` both say when it is due: leave one out".into()),
+    };
+    Ok(built)
+}
+
+/// Unix ms, or RFC 3339.
+fn time((raw, name): Field<'_>) -> Result<UnixMillis, String> {
+    let text = words((raw, name))?;
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return whole((raw, name), "Unix ms").map(UnixMillis);
+    }
+    UnixMillis::from_rfc3339(&text).map_err(|error| format!("`{name}`: {error}"))
+}
+
+fn whole((raw, name): Field<'_>, what: &str) -> Result<u64, String> {
+    let digits = words((raw, name))?;
+    let number = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
+    number.ok_or_else(|| {
+        format!("`{name}` is {what}: expected a whole number of 0 or more, got {}", cut(raw.get(), 40))
+    })
 }
 
 /// Whether it begins as an object does; the parser would say the same in the words of its code.
@@ -76,15 +107,7 @@ pub fn built(
         job = job.with_id(&words(id)?).map_err(|error| error.to_string())?;
     }
     if let Some((raw, name)) = version {
-        let digits = words((raw, name))?;
-        let version = digits.parse().ok().filter(|_| digits.bytes().all(|b| b.is_ascii_digit()));
-        let wrong = || {
-            format!(
-                "`{name}` is the version: expected a whole number of 0 or more, got {}",
-                cut(raw.get(), 40)
-            )
-        };
-        job = job.with_version(version.ok_or_else(wrong)?);
+        job = job.with_version(whole((raw, name), "the version")?);
     }
     Ok(job)
 }

@@ -237,6 +237,9 @@ pub(crate) fn told(
 
 fn one(answer: &Result<Enqueued, EnqueueError>) -> Value {
     match answer {
+        Ok(Enqueued { id, delayed: Some(member), duplicate_of: None, .. }) => {
+            json!({ "status": status(answer), "id": id.to_string(), "place": null, "delayed": member.to_string() })
+        }
         Ok(Enqueued { id, place, duplicate_of: None, .. }) => {
             json!({ "status": status(answer), "id": id.to_string(), "place": place.map(|place| place.to_string()) })
         }

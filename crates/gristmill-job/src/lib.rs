@@ -17,6 +17,7 @@
 //! Invariants: an identifier that was built by `new` is within its limits; what was read from Redis is kept as it is
 //! (`from_stored`), so that nothing a foreign producer wrote can stop a reader.
 
+pub mod date;
 pub mod dead_letter;
 pub mod due;
 pub mod envelope;

@@ -86,7 +86,7 @@ impl Wanted {
 }
 
 /// `90s`, `15m`, `36h`, `7d`, `500ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let ms: Option<u64> = match unit {

@@ -1,4 +1,6 @@
+use super::job::Shape;
 use super::*;
+use gristmill_job::Due;
 use gristmill_job::Envelope;
 use std::io::{BufReader, Write};
 
@@ -9,11 +11,14 @@ fn untraced() -> Traced {
 }
 
 fn by_fields() -> Form {
-    Form::Payload {
-        kind: "file.changed".into(),
-        id: Some("id".into()),
-        key: "path".into(),
-        version: Some("v".into()),
+    Form {
+        shape: Shape::Payload {
+            kind: "file.changed".into(),
+            id: Some("id".into()),
+            key: "path".into(),
+            version: Some("v".into()),
+        },
+        due: Due::Now,
     }
 }
 
@@ -45,7 +50,7 @@ fn lines_that_describe_jobs() {
 
 {"key":12,"kind":"x","payload":null}
 {"id":99,"key":"caf\u00e9","version":"18446744073709551615","kind":"y\u002e1","payload":"t"}"#;
-    let (jobs, bad) = read_all(input, &Form::Envelope);
+    let (jobs, bad) = read_all(input, &Form { shape: Shape::Envelope, due: Due::Now });
     assert_eq!(bad, [""; 0]);
     assert_eq!(
         jobs,
@@ -67,7 +72,10 @@ fn lines_that_are_payloads_keep_their_bytes() {
         ]
     );
     // One field may serve twice, and only the key is needed.
-    let form = Form::Payload { kind: "x".into(), id: Some("k".into()), key: "k".into(), version: None };
+    let form = Form {
+        shape: Shape::Payload { kind: "x".into(), id: Some("k".into()), key: "k".into(), version: None },
+        due: Due::Now,
+    };
     assert_eq!(read_all(b"{\"k\":\"a\"}", &form).0, ["a|a|x|0|{\"k\":\"a\"}"]);
 }
 
@@ -84,7 +92,7 @@ fn bad_lines_say_why_and_the_others_go_on() {
         (b"{\"a\xff\":1}", "not UTF-8 text: a wrong byte at column 4"),
         (
             b"{\"kind\":\"x\",\"payload\":1}",
-            "no field `key`; a job has key, kind and payload, and may have id and version",
+            "no field `key`; a job has key, kind and payload, and may have id, version, and at or in_ms",
         ),
         (b"{\"key\":\"k\",\"payload\":1}", "no field `kind`; a job has key"),
         (b"{\"key\":\"k\",\"kind\":\"x\"}", "no field `payload`; a job has key"),
@@ -114,7 +122,8 @@ fn bad_lines_say_why_and_the_others_go_on() {
     ];
     let good = b"{\"key\":\"k\",\"kind\":\"x\",\"payload\":1}";
     for (line, expected) in cases {
-        let (jobs, bad) = read_all(&[good, line, good].join(&b'\n'), &Form::Envelope);
+        let (jobs, bad) =
+            read_all(&[good, line, good].join(&b'\n'), &Form { shape: Shape::Envelope, due: Due::Now });
         assert_eq!(jobs.len(), 2);
         assert_eq!(bad.len(), 1);
         assert!(
@@ -141,7 +150,8 @@ fn bad_lines_say_why_and_the_others_go_on() {
 fn jobs_that_are_too_large_are_bad_lines() {
     let long = format!("{{\"key\":\"k\",\"kind\":\"x\",\"payload\":\"{}\"}}", "x".repeat(4300));
     let huge = format!("{{\"key\":\"k\",\"kind\":\"x\",\"payload\":\"{}\"}}", "x".repeat(5000));
-    let (jobs, bad) = read_all(format!("{huge}\n{long}\n").as_bytes(), &Form::Envelope);
+    let (jobs, bad) =
+        read_all(format!("{huge}\n{long}\n").as_bytes(), &Form { shape: Shape::Envelope, due: Due::Now });
     assert_eq!(jobs.len(), 0);
     assert!(bad[0].starts_with("1: it has 5035 bytes, a line may have 4500"), "{bad:?}");
     assert!(bad[1].starts_with("2: an envelope may have 4096 bytes, this has"), "{bad:?}");
@@ -153,12 +163,13 @@ fn batches_are_bounded_in_jobs_and_in_bytes() {
     let sizes = |input: &str, limits: JobLimits| {
         let mut sizes = Vec::new();
         let lines = Lines::new(input.as_bytes(), limits.max_envelope_bytes);
-        let told = each(lines, &Form::Envelope, limits, &untraced(), |read| {
-            if let Read::Jobs(jobs, _) = read {
-                sizes.push(jobs.len());
-            }
-            true
-        });
+        let told =
+            each(lines, &Form { shape: Shape::Envelope, due: Due::Now }, limits, &untraced(), |read| {
+                if let Read::Jobs(jobs, _) = read {
+                    sizes.push(jobs.len());
+                }
+                true
+            });
         told.unwrap();
         sizes
     };
@@ -187,7 +198,7 @@ fn gzip_is_known_by_its_bytes_and_a_cut_one_is_named() {
         let (sender, mut receiver) = mpsc::channel(64);
         read(
             source::open(path).map_err(|why| why.to_string())?,
-            &Form::Envelope,
+            &Form { shape: Shape::Envelope, due: Due::Now },
             LIMITS,
             &untraced(),
             &sender,

@@ -2,7 +2,7 @@
 
 use crate::args::EnqueueArguments;
 use gristmill_ingest::described;
-use gristmill_job::{EncodedJob, JobLimits, NewJob, UnixMillis};
+use gristmill_job::{Due, EncodedJob, JobLimits, NewJob, UnixMillis};
 use gristmill_telemetry::trace::sending::Sending;
 use serde::Deserialize;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -10,9 +10,16 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
 
-/// How lines are read.
+/// How lines are read, and when their jobs are due where they do not say so themselves.
 #[derive(Debug, Clone)]
-pub(super) enum Form {
+pub(super) struct Form {
+    pub(super) shape: Shape,
+    pub(super) due: Due,
+}
+
+/// What a line is.
+#[derive(Debug, Clone)]
+pub(super) enum Shape {
     /// `{id, key, version, kind, payload}`.
     Envelope,
     /// The whole line is the payload; id, key and version are fields of it.
@@ -21,19 +28,25 @@ pub(super) enum Form {
 
 impl Form {
     pub(super) fn of(arguments: &EnqueueArguments) -> Self {
-        match (&arguments.kind, &arguments.key) {
-            (Some(kind), Some(key)) => Self::Payload {
+        let shape = match (&arguments.kind, &arguments.key) {
+            (Some(kind), Some(key)) => Shape::Payload {
                 kind: kind.clone(),
                 id: arguments.id.clone(),
                 key: key.clone(),
                 version: arguments.version.clone(),
             },
-            _ => Self::Envelope,
-        }
+            _ => Shape::Envelope,
+        };
+        let due = match (arguments.due_in, arguments.at) {
+            (Some(delay), _) => Due::In(delay),
+            (_, Some(at)) => Due::At(at),
+            _ => Due::Now,
+        };
+        Self { shape, due }
     }
 
     pub(super) fn is_payload(&self) -> bool {
-        matches!(self, Self::Payload { .. })
+        matches!(self.shape, Shape::Payload { .. })
     }
 
     /// The job of one line, which holds no line end.
@@ -49,14 +62,17 @@ impl Form {
     ) -> Result<(EncodedJob, Option<Sending>), String> {
         let text = std::str::from_utf8(line)
             .map_err(|error| format!("not UTF-8 text: a wrong byte at column {}", error.valid_up_to() + 1))?;
-        let mut job = match self {
-            Self::Envelope => described::job(text),
-            Self::Payload { kind, id, key, version } => {
+        let mut job = match &self.shape {
+            Shape::Envelope => described::job(text),
+            Shape::Payload { kind, id, key, version } => {
                 described::object(text)?;
                 let wanted = [id.as_deref(), Some(key.as_str()), version.as_deref()];
                 named(text, wanted, kind)
             }
         }?;
+        if job.due == Due::Now {
+            job.due = self.due;
+        }
         let sending = traced(&mut job);
         Ok((job.encode(now, limits).map_err(|error| error.to_string())?, sending))
     }

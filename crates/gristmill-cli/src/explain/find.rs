@@ -2,6 +2,7 @@
 
 use crate::exit::Failure;
 use gristmill_broker::dead::{DeadFound, DeadRange, DeadWalk, Order, SLICE};
+use gristmill_broker::delayed::{DelayedView, Member};
 use gristmill_broker::locate::{JobView, MarkView};
 use gristmill_broker::survey::Sought;
 use gristmill_broker::{Connection, QueueDefinition};
@@ -20,6 +21,8 @@ pub(crate) struct Search {
 pub(crate) enum Spot {
     /// It waits or runs.
     Job { queue: QueueDefinition, partition: u16, job: Box<JobView> },
+    /// It is for later.
+    Delayed { queue: QueueDefinition, partition: u16, job: Box<DelayedView> },
     /// It is dead.
     Letter { queue: QueueDefinition, letter: Box<DeadFound> },
     /// Nothing of it is left but the mark of its id.
@@ -157,6 +160,15 @@ impl Search {
                         job: Box::new(job),
                     })
                 }
+                ("waiting", None) => {
+                    let member = Member::from_stored(rest.to_owned().into());
+                    let job = connection.delayed_at(&queue.partition(mark.partition), &member).await?;
+                    job.map(|job| Spot::Delayed {
+                        queue: queue.clone(),
+                        partition: mark.partition,
+                        job: Box::new(job),
+                    })
+                }
                 ("dead", _) => {
                     let letters = connection.dead_find(queue, rest.as_bytes()).await?;
                     let its = letters.into_iter().find(|letter| letter.position.partition == mark.partition);
@@ -206,6 +218,16 @@ impl Search {
                 && let Some(job) = connection.job_at(&keys, place).await?
             {
                 found.spots.push(Spot::Job { queue: queue.clone(), partition, job: Box::new(job) });
+                return Ok(());
+            }
+            let (member, looked, more) = connection.find_delayed(&keys, &id, left).await?;
+            found.jobs += looked;
+            found.cut_short |= more;
+            left = left.saturating_sub(looked);
+            if let Some(member) = member
+                && let Some(job) = connection.delayed_at(&keys, &member).await?
+            {
+                found.spots.push(Spot::Delayed { queue: queue.clone(), partition, job: Box::new(job) });
                 return Ok(());
             }
         }

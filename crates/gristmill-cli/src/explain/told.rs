@@ -185,6 +185,10 @@ fn standing(mark: &MarkView, now: UnixMillis) -> String {
         "cancelled" => format!("{}; the id may come again", reason::cancelled_by(&Said::parse(rest), now)),
         "expired" => "expired: it was not started in time, and had no effect".into(),
         "dead" => format!("dead, says its mark, but letter {rest} is not there: somebody removed it by hand"),
+        "waiting" if rest.contains(':') => format!(
+            "not known: its mark says that it is for later as {rest}, and it is not there. It became ready a moment ago (ask \
+             again), or somebody removed it by hand"
+        ),
         "waiting" => format!(
             "not known: its mark says that it waits at place {rest}, and there is no job. It was acknowledged before its run \
              (at most once) and runs or was lost, or somebody removed it by hand"

@@ -142,3 +142,52 @@ fn a_reader_that_went_away_is_no_error() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
+
+#[test]
+fn jobs_for_later_are_named_by_option_or_line_counted_explained_and_cancelled() {
+    let fixture = Fixture::new();
+    let line = |id: &str, more: &str| {
+        format!("{{\"id\":\"{id}\",\"key\":\"k\",\"kind\":\"x\",\"payload\":1{more}}}\n")
+    };
+    let lines = [line("a", ""), line("b", ",\"in_ms\":7200000"), line("c", ",\"at\":1")].concat();
+    let file = fixture.file("a", lines.as_bytes()).display().to_string();
+    let enqueue =
+        |more: &str| fixture.run(&format!("enqueue q --create --partitions 1 --from {file} {more}"));
+    for wrong in ["--in 5", "--in tomorrow", "--at 12:00", "--in 5m --at 2026-12-24T08:00:00Z"] {
+        assert_eq!(enqueue(wrong).code, 2, "{wrong}");
+    }
+    let far = enqueue("--in 4000d");
+    assert!(far.code == 3 && far.err.contains("within ten years"), "{far:?}");
+    // The others name their own times, and were enqueued before.
+    assert_eq!(enqueue("--in 1h").out, "enqueued=1 duplicates=2 bad=0");
+    assert_eq!(ids(&fixture, 1, "k"), ["c"]);
+    let queues = fixture.run("queues --json").json();
+    let queue = &queues["queues"][0];
+    assert_eq!((&queue["delayed"], &queue["overdue_ms"]), (&2.into(), &serde_json::Value::Null), "{queues}");
+
+    let due = |id: &str| {
+        let explained = fixture.run(&format!("explain {id} --json")).json();
+        let found = explained["found"][0].clone();
+        assert_eq!((&found["is"], &found["key"]), (&"delayed".into(), &"k".into()), "{found}");
+        (found["due_ms"].as_u64().unwrap() - found["now_ms"].as_u64().unwrap()) / 60_000
+    };
+    assert!((55..60).contains(&due("a")) && (115..120).contains(&due("b")));
+    let text = fixture.run("explain b").out;
+    for words in ["for later as", "it is for later: due at", "left", "has no owner", "gristmill cancel b"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // One without an id of its own has no mark, and is looked for.
+    let ours = fixture.file("b", b"{\"key\":\"k\",\"kind\":\"x\",\"payload\":1}\n").display().to_string();
+    assert_eq!(fixture.run(&format!("enqueue q --from {ours} --at 2035-12-24T08:00:00+01:00")).code, 0);
+    let set = QueueDefinition::new(QueueName::new("q").unwrap(), 1).partition(0).delayed;
+    let members = fixture.server.command(&["ZRANGE", set.as_str(), "2", "2", "WITHSCORES"]).unwrap();
+    let members = members.as_array().unwrap();
+    assert_eq!(members[1].as_str(), Some("2082092400000"), "2035-12-24T07:00:00Z");
+    let id = members[0].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+    assert!(fixture.run(&format!("explain {id}")).out.contains("2035-12-24T07:00:00Z"));
+    for id in ["a", id.as_str()] {
+        let cancelled = fixture.run(&format!("cancel {id} --reason test"));
+        assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    }
+    assert_eq!(fixture.run("queues --json").json()["queues"][0]["delayed"], 1);
+}

@@ -56,7 +56,13 @@ fn a_producer_in_python_enqueues_by_the_script_and_by_xadd() {
     let ready = fixture.run("queues --json").out;
     assert!(ready.contains("\"ready\":5"), "{ready}");
 
-    // What was enqueued can be read: a node runs all five.
+    let later = line("d", "x", 1).replace("\"kind\"", "\"in_ms\":1,\"kind\"");
+    let delayed = produce(&fixture, &python, &["q"], &later);
+    assert!(delayed.out.starts_with("delayed 0000000000000001:1:d"), "{delayed:?}");
+    let refused = produce(&fixture, &python, &["q", "--plain"], &later);
+    assert!(refused.code == 1 && refused.err.contains("needs the script"), "{refused:?}");
+
+    // What was enqueued can be read: a node runs all six.
     let settings = "queues = [\"q:4\"]\n[kinds.echo]\nexec = [\"true\"]\n";
     let config = fixture.file("node.toml", settings.as_bytes()).display().to_string();
     let node = ProcessOptions::new(gristmill()).args([
@@ -70,7 +76,7 @@ fn a_producer_in_python_enqueues_by_the_script_and_by_xadd() {
     eventually(SOON, "all are done", || {
         let queues = fixture.run("queues --json").out;
         assert!(queues.contains("\"dead\":0"), "{queues}");
-        queues.contains("\"ready\":0").then_some(())
+        (queues.contains("\"ready\":0") && queues.contains("\"delayed\":0")).then_some(())
     });
     drop(node);
     let again = produce(&fixture, &python, &["q"], &line("a", "café", 1));

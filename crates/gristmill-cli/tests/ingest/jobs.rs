@@ -132,3 +132,40 @@ fn a_job_is_explained_as_the_command_line_does() {
         assert!(answer.status == status && answer.body.contains(part), "{path}: {answer:?}");
     }
 }
+
+#[test]
+fn a_job_for_later_is_taken_named_and_explained() {
+    let fixture = Fixture::new("");
+    let later = |more: &str| format!("{{\"id\":\"l\",\"key\":\"k\",\"kind\":\"x\",\"payload\":1,{more}}}");
+    let answer = fixture.post(JSON, later("\"in_ms\": 3600000")).json();
+    assert_eq!((words(&answer), &answer["jobs"][0]["place"]), (vec!["enqueued"], &Value::Null));
+    let member = answer["jobs"][0]["delayed"].as_str().unwrap().to_owned();
+    assert!(member.ends_with(":1:l"), "{answer}");
+    assert!(entries(&fixture).is_empty(), "not before it is due");
+    let explained = fixture.get("/v1/jobs/l").json();
+    let found = &explained["found"][0];
+    assert_eq!((&found["is"], &found["member"]), (&json!("delayed"), &json!(member)), "{explained}");
+    let left = found["due_ms"].as_u64().unwrap() - found["now_ms"].as_u64().unwrap();
+    assert!((3_000_000..=3_600_000).contains(&left), "{explained}");
+    let again = fixture.post(JSON, later("\"at\": \"2026-01-01T00:00:00Z\"")).json();
+    assert_eq!(again["jobs"][0]["first"], json!({ "standing": "waiting", "name": member }));
+
+    let at = |at: &str| later(&format!("\"at\": {at}")).replace("\"l\"", &json!(at).to_string());
+    for past in ["\"2020-01-01T00:00:00+01:00\"", "1", "\"1\""] {
+        let answer = fixture.post(JSON, at(past)).json();
+        assert!(answer["jobs"][0]["place"].is_string(), "{past}: {answer}");
+    }
+    for (bad, why) in [
+        ("\"at\": 1, \"in_ms\": 1", "leave one out"),
+        ("\"at\": \"tomorrow\"", "expected a time"),
+        ("\"at\": null", "a text or a whole number"),
+        ("\"at\": 1798099200000000", "within ten years"),
+        ("\"in_ms\": -1", "a whole number of 0 or more"),
+        ("\"in_ms\": 1.5", "a text or a whole number"),
+        ("\"in_ms\": 999999999999999", "within ten years"),
+    ] {
+        let refused = fixture.post(JSON, later(bad));
+        assert_eq!(refused.code(), "bad_jobs", "{bad}");
+        assert!(refused.body.contains(why), "{bad}: {}", refused.body);
+    }
+}
