@@ -65,8 +65,10 @@ fn jobs_ever(fleet: &Fleet) -> usize {
 #[track_caller]
 fn assert_each_once(fleet: &Fleet, nodes: &mut [NodeProcess], every_s: u64) -> Vec<u64> {
     for node in nodes {
-        fleet_drain(fleet, node);
+        leave(node);
     }
+    // A connection that broke with Redis is noticed by its first use.
+    eventually(SOON, "Redis to answer", || (!fleet.partitions().is_empty()).then_some(()));
     let jobs = jobs_ever(fleet);
     let slots = slots(fleet);
     let gaps: Vec<_> = slots.windows(2).filter(|pair| pair[1] - pair[0] != every_s * 1000).collect();
@@ -79,7 +81,7 @@ fn assert_each_once(fleet: &Fleet, nodes: &mut [NodeProcess], every_s: u64) -> V
     slots
 }
 
-fn fleet_drain(_: &Fleet, node: &mut NodeProcess) {
+fn leave(node: &mut NodeProcess) {
     node.process.terminate().unwrap();
     node.process.wait(SOON).unwrap();
 }
@@ -150,14 +152,14 @@ fn slots_while_no_node_lived_are_made_up_in_their_order() {
 fn slots_while_redis_was_away_are_made_up() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options.appendonly(Appendonly::Always));
-        let nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
+        let mut nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
         wait_more(&fleet, 3);
         fleet.server.kill().unwrap();
         let down = std::time::Instant::now();
         eventually(SOON, "three seconds", || (down.elapsed() > Duration::from_secs(3)).then_some(()));
         fleet.server.restart().unwrap();
         wait_more(&fleet, 5);
-        assert_each_once(&fleet, &mut nodes.map(|node| node), 1);
+        assert_each_once(&fleet, &mut nodes, 1);
     });
 }
 
@@ -165,14 +167,14 @@ fn slots_while_redis_was_away_are_made_up() {
 fn a_record_deleted_by_hand_under_running_nodes_is_made_again_where_it_was() {
     on_every_flavor(|options| {
         let mut fleet = Fleet::start(options);
-        let nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
+        let mut nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
         let keys = fleet.queue().partition(partition_of(NAME.as_bytes(), PARTITIONS));
         for hash in [&keys.schedules, &keys.schedule_definitions, &keys.schedules] {
             wait_more(&fleet, 2);
             fleet.server.command(&["DEL", hash]).unwrap();
         }
         wait_more(&fleet, 3);
-        assert_each_once(&fleet, &mut nodes.map(|node| node), 1);
+        assert_each_once(&fleet, &mut nodes, 1);
     });
 }
 
@@ -180,7 +182,7 @@ fn a_record_deleted_by_hand_under_running_nodes_is_made_again_where_it_was() {
 fn a_clock_set_forward_fires_what_it_skips_to_once_and_one_set_back_nothing_again() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options);
-        let nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
+        let mut nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
         wait_more(&fleet, 3);
         let before = jobs_ever(&fleet);
         // Half a minute forward: as if all that is stored were so much older.
@@ -199,9 +201,7 @@ fn a_clock_set_forward_fires_what_it_skips_to_once_and_one_set_back_nothing_agai
         let keys = fleet.queue().partition(partition_of(NAME.as_bytes(), PARTITIONS));
         fleet.server.command(&["DEL", &keys.schedules]).unwrap();
         eventually(SOON, "it fires again", || (jobs_ever(&fleet) > fired + 2).then_some(()));
-        for mut node in nodes {
-            fleet_drain(&fleet, &mut node);
-        }
+        nodes.iter_mut().for_each(leave);
         let runs = fleet.history().runs;
         let ids: BTreeSet<&str> = runs.iter().map(|run| run.job.id.as_str()).collect();
         assert_eq!(ids.len(), runs.len(), "a slot has run twice");
@@ -220,7 +220,7 @@ fn a_rolling_deploy_changes_the_definition_once_and_loses_no_slot() {
         c.process
             .wait_line(|line| line.text.contains("another definition of the schedule stands"), SOON)
             .unwrap();
-        fleet_drain(&fleet, &mut a);
+        leave(&mut a);
         wait_more(&fleet, 3);
         assert_eq!(
             record(&fleet).unwrap().whole,
@@ -228,7 +228,7 @@ fn a_rolling_deploy_changes_the_definition_once_and_loses_no_slot() {
             "the old one stands while a node has it"
         );
         let d = node(&mut fleet, &new);
-        fleet_drain(&fleet, &mut b);
+        leave(&mut b);
         let stands = "this node's definition of the schedule stands";
         for node in [&c, &d] {
             node.process.wait_line(|line| line.text.contains(stands), SOON).unwrap();
@@ -250,14 +250,12 @@ fn other_slots_begin_where_the_nodes_of_the_old_definition_left() {
         let mut a = node(&mut fleet, &schedule(1));
         wait_more(&fleet, 2);
         // Both at once: the old one goes on alone.
-        let b = node(&mut fleet, &schedule(2));
+        let mut b = node(&mut fleet, &schedule(2));
         wait_more(&fleet, 3);
-        fleet_drain(&fleet, &mut a);
+        leave(&mut a);
         let last_of_old = record(&fleet).unwrap().after.0;
         wait_more(&fleet, 3);
-        for mut node in [b] {
-            fleet_drain(&fleet, &mut node);
-        }
+        leave(&mut b);
         let slots = slots(&fleet);
         let (old, new): (Vec<u64>, Vec<u64>) = slots.iter().partition(|slot| **slot <= last_of_old);
         assert!(old.windows(2).all(|pair| pair[1] - pair[0] == 1000), "{old:?}");

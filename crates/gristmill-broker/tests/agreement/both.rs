@@ -3,6 +3,7 @@
 use crate::given::{Given, rounded};
 use crate::heard;
 use crate::plan::{self, ACTORS, Knows, Names, Number, Operation, Span, When};
+use crate::recurring::Recurring;
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Guard};
 use gristmill_broker::create::CreateError;
@@ -122,8 +123,7 @@ impl Both {
         self.began = UnixMillis(clock());
         self.model.set_now(self.began);
         self.create(1).await?;
-        self.ask(&Operation::Define { definition: 0, tells: true, known: Some(0), stands: Span::Hour })
-            .await?;
+        self.ask(&Operation::Recurring(Recurring::first())).await?;
         self.put(&Operation::Take { who: 0, ttl: Span::Hour }).await
     }
 
@@ -170,13 +170,7 @@ impl Both {
             Operation::Hold { key: number } => self.hold(*number),
             Operation::Absolve { run, turn, job } => self.absolve(*run, *turn, *job).await,
             Operation::Load { jobs } => self.load(jobs).await,
-            Operation::Define { definition, tells, known, stands } => {
-                self.define(*definition, *tells, *known, *stands).await
-            }
-            Operation::Fire(fire) => self.fire(fire).await,
-            Operation::PauseSchedule { who } => self.pause_schedule(*who).await,
-            Operation::ResumeSchedule => self.resume_schedule().await,
-            Operation::RemoveSchedule { also_defined } => self.remove_schedule(*also_defined).await,
+            Operation::Recurring(recurring) => self.recurring(recurring).await,
             Operation::CancelDelayed { nth, window } => self.cancel_delayed(*nth, *window).await,
             Operation::Cancel { job, named, window } => self.cancel(*job, *named, *window).await,
             Operation::Promote { who, count } => self.promote(*who, *count).await,

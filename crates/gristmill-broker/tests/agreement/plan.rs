@@ -1,5 +1,6 @@
 //! What may be asked, and how it is drawn.
 
+use crate::recurring::{self, Recurring};
 use gristmill_broker::start::How;
 use gristmill_broker::state::Why;
 use proptest::collection::vec;
@@ -84,21 +85,7 @@ pub(crate) enum Operation {
     Hold {
         key: u8,
     },
-    /// Of a schedule, one of three definitions; known is a slot.
-    Define {
-        definition: u8,
-        tells: bool,
-        known: Option<u64>,
-        stands: Span,
-    },
-    Fire(Fire),
-    PauseSchedule {
-        who: usize,
-    },
-    ResumeSchedule,
-    RemoveSchedule {
-        also_defined: bool,
-    },
+    Recurring(Recurring),
     Absolve {
         /// Whose tenure and how long ago; else the run that its line names.
         run: Option<(usize, usize)>,
@@ -145,8 +132,7 @@ impl Operation {
                 *repeat_last_call || jobs.iter().any(|job| job.due == When::In(Span::Moment))
             }
             Self::Want { stands, .. } => *stands == Span::Moment,
-            // What it confirms is over for the next one that says so.
-            Self::Define { .. } => true,
+            Self::Recurring(recurring) => recurring.is_momentary(),
             Self::Discard { window, .. }
             | Self::Cancel { window, .. }
             | Self::CancelDelayed { window, .. } => *window == Span::Moment,
@@ -236,22 +222,6 @@ pub(crate) enum Call {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Fire {
-    pub(crate) partitions: u16,
-    pub(crate) definition: u8,
-    /// Else one of the future.
-    pub(crate) slot: Option<u64>,
-    /// It knows an earlier state.
-    pub(crate) stale: bool,
-    pub(crate) pass: bool,
-    pub(crate) unless_alive: bool,
-    pub(crate) id: u8,
-    pub(crate) before: u8,
-    /// Under the name of the call before.
-    pub(crate) again: bool,
-}
-
-#[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) turn: u32,
     pub(crate) suspicion: u8,
@@ -328,14 +298,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (proptest::option::weighted(0.2, (0..ACTORS, 0..3usize)), turn(), which())
             .prop_map(|(run, turn, job)| Operation::Absolve { run, turn, job }),
         2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
-        4 => (definition(), proptest::bool::weighted(0.8), proptest::option::weighted(0.8, 0..20u64), span())
-            .prop_map(|(definition, tells, known, stands)| Operation::Define { definition, tells, known, stands }),
-        10 => fire().prop_map(Operation::Fire),
-        1 => prop_oneof![
-            2 => who().prop_map(|who| Operation::PauseSchedule { who }),
-            2 => Just(Operation::ResumeSchedule),
-            1 => any::<bool>().prop_map(|also_defined| Operation::RemoveSchedule { also_defined }),
-        ],
+        15 => recurring::operation().prop_map(Operation::Recurring),
         6 => (which(), proptest::bool::weighted(0.9), span())
             .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
         2 => (0..4usize, span()).prop_map(|(nth, window)| Operation::CancelDelayed { nth, window }),
@@ -345,34 +308,11 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-fn definition() -> impl Strategy<Value = u8> {
-    prop_oneof![6 => Just(0), 1 => Just(1), 1 => Just(2u8)]
-}
-
-fn fire() -> impl Strategy<Value = Fire> {
-    let partitions = prop_oneof![15 => Just(1), 1 => Just(2u16)];
-    let what = (definition(), proptest::option::weighted(0.9, 0..40u64), proptest::bool::weighted(0.1));
-    let how = (proptest::bool::weighted(0.1), any::<bool>(), proptest::bool::weighted(0.1));
-    (partitions, what, how, 0..IDS, 0..IDS).prop_map(
-        |(partitions, (definition, slot, stale), (pass, unless_alive, again), id, before)| Fire {
-            partitions,
-            definition,
-            slot,
-            stale,
-            pass,
-            unless_alive,
-            id,
-            before,
-            again,
-        },
-    )
-}
-
 fn names() -> impl Strategy<Value = Names> {
     prop_oneof![6 => Just(Names::Its), 1 => Just(Names::None), 1 => (0..IDS).prop_map(Names::Other)]
 }
 
-fn who() -> impl Strategy<Value = usize> {
+pub(crate) fn who() -> impl Strategy<Value = usize> {
     prop_oneof![6 => Just(0), 2 => Just(1), 1 => Just(2usize)]
 }
 
@@ -380,7 +320,7 @@ fn ago() -> impl Strategy<Value = usize> {
     prop_oneof![12 => Just(0), 1 => Just(1usize)]
 }
 
-fn span() -> impl Strategy<Value = Span> {
+pub(crate) fn span() -> impl Strategy<Value = Span> {
     prop_oneof![4 => Just(Span::Hour), 1 => Just(Span::Moment)]
 }
 

@@ -2,15 +2,98 @@
 
 use crate::both::{Both, Outcome, agree, id, key};
 use crate::given::rounded;
-use crate::plan;
+use crate::plan::{IDS, Span, span, who};
 use bytes::Bytes;
 use gristmill_broker::schedule::define::{Define, DefineAnswer, Defined};
-use gristmill_broker::schedule::fire::{Fire, FireAnswer, Fired};
+use gristmill_broker::schedule::fire::{self, FireAnswer, Fired};
 use gristmill_broker::schedule::pause_schedule::PausedSchedule;
 use gristmill_broker::schedule::remove_schedule::RemovedSchedule;
 use gristmill_broker::schedule::{Pause, Record};
 use gristmill_job::{Due, EncodedJob, UnixMillis};
+use proptest::prelude::*;
 use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub(crate) enum Recurring {
+    /// One of three definitions; known is a slot.
+    Define {
+        definition: u8,
+        tells: bool,
+        known: Option<u64>,
+        stands: Span,
+    },
+    Fire(Fire),
+    Pause {
+        who: usize,
+    },
+    Resume,
+    Remove {
+        also_defined: bool,
+    },
+}
+
+impl Recurring {
+    /// What every sequence begins with.
+    pub(crate) fn first() -> Self {
+        Self::Define { definition: 0, tells: true, known: Some(0), stands: Span::Hour }
+    }
+
+    /// What it confirms is over for the next one that says so.
+    pub(crate) fn is_momentary(&self) -> bool {
+        matches!(self, Self::Define { .. })
+    }
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Fire {
+    pub(crate) partitions: u16,
+    pub(crate) definition: u8,
+    /// Else one of the future.
+    pub(crate) slot: Option<u64>,
+    /// It knows an earlier state.
+    pub(crate) stale: bool,
+    pub(crate) pass: bool,
+    pub(crate) unless_alive: bool,
+    pub(crate) id: u8,
+    pub(crate) before: u8,
+    /// Under the name of the call before.
+    pub(crate) again: bool,
+}
+
+pub(crate) fn operation() -> impl Strategy<Value = Recurring> {
+    let define =
+        (definition(), proptest::bool::weighted(0.8), proptest::option::weighted(0.8, 0..20u64), span());
+    prop_oneof![
+        8 => define.prop_map(|(definition, tells, known, stands)| Recurring::Define { definition, tells, known, stands }),
+        20 => fire().prop_map(Recurring::Fire),
+        1 => who().prop_map(|who| Recurring::Pause { who }),
+        1 => Just(Recurring::Resume),
+        1 => any::<bool>().prop_map(|also_defined| Recurring::Remove { also_defined }),
+    ]
+}
+
+fn definition() -> impl Strategy<Value = u8> {
+    prop_oneof![6 => Just(0), 1 => Just(1), 1 => Just(2u8)]
+}
+
+fn fire() -> impl Strategy<Value = Fire> {
+    let partitions = prop_oneof![15 => Just(1), 1 => Just(2u16)];
+    let what = (definition(), proptest::option::weighted(0.9, 0..40u64), proptest::bool::weighted(0.1));
+    let how = (proptest::bool::weighted(0.1), any::<bool>(), proptest::bool::weighted(0.1));
+    (partitions, what, how, 0..IDS, 0..IDS).prop_map(
+        |(partitions, (definition, slot, stale), (pass, unless_alive, again), id, before)| Fire {
+            partitions,
+            definition,
+            slot,
+            stale,
+            pass,
+            unless_alive,
+            id,
+            before,
+            again,
+        },
+    )
+}
 
 /// The one schedule there is.
 const NAME: &str = "tick";
@@ -27,13 +110,19 @@ impl Both {
         UnixMillis(self.began.0 - BEFORE.as_millis() as u64 + number * 1000)
     }
 
-    pub(crate) async fn define(
-        &mut self,
-        definition: u8,
-        tells: bool,
-        known: Option<u64>,
-        stands: plan::Span,
-    ) -> Outcome {
+    pub(crate) async fn recurring(&mut self, recurring: &Recurring) -> Outcome {
+        match recurring {
+            Recurring::Define { definition, tells, known, stands } => {
+                self.define(*definition, *tells, *known, *stands).await
+            }
+            Recurring::Fire(fire) => self.fire(fire).await,
+            Recurring::Pause { who } => self.pause_schedule(*who).await,
+            Recurring::Resume => self.resume_schedule().await,
+            Recurring::Remove { also_defined } => self.remove_schedule(*also_defined).await,
+        }
+    }
+
+    async fn define(&mut self, definition: u8, tells: bool, known: Option<u64>, stands: Span) -> Outcome {
         let (timing, whole) = fingerprint(definition);
         let text = if tells { format!("definition {definition}") } else { String::new() };
         let known = known.map(|number| self.slot(number));
@@ -77,7 +166,7 @@ impl Both {
         }
     }
 
-    pub(crate) async fn fire(&mut self, fire: &plan::Fire) -> Outcome {
+    async fn fire(&mut self, fire: &Fire) -> Outcome {
         let (timing, whole) = fingerprint(fire.definition);
         let records = self.records().await?;
         let known = |side: usize| {
@@ -90,7 +179,7 @@ impl Both {
         self.fires += u64::from(!fire.again);
         let one = |side: usize| {
             let (after, fired) = known(side);
-            Fire {
+            fire::Fire {
                 name: NAME.into(),
                 timing: timing.clone(),
                 whole: whole.clone(),
@@ -161,7 +250,7 @@ impl Both {
         Ok([record(real.1), record(self.model.schedules(&self.keys))])
     }
 
-    pub(crate) async fn pause_schedule(&mut self, who: usize) -> Outcome {
+    async fn pause_schedule(&mut self, who: usize) -> Outcome {
         let (who, why) = (crate::both::incarnation(who).to_string(), "why: because");
         let real = self.connection.pause_schedule(&self.keys, NAME, &who, why).await;
         let model = self.model.pause_schedule(&self.keys, NAME, &who, why);
@@ -180,7 +269,7 @@ impl Both {
         Pause { since: self.moment(pause.since), ..pause }
     }
 
-    pub(crate) async fn resume_schedule(&mut self) -> Outcome {
+    async fn resume_schedule(&mut self) -> Outcome {
         let real = self.connection.resume_schedule(&self.keys, NAME).await.map_err(|e| e.to_string())?;
         let model = self.model.resume_schedule(&self.keys, NAME);
         let word = match agree(real.map(|p| self.pause(p)), model.map(|p| self.pause(p)))? {
@@ -190,7 +279,7 @@ impl Both {
         self.hear(word)
     }
 
-    pub(crate) async fn remove_schedule(&mut self, also_defined: bool) -> Outcome {
+    async fn remove_schedule(&mut self, also_defined: bool) -> Outcome {
         let real = self.connection.remove_schedule(&self.keys, NAME, also_defined).await;
         let model = self.model.remove_schedule(&self.keys, NAME, also_defined);
         let shown = |removed| match removed {
