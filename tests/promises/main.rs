@@ -12,6 +12,8 @@
 //! | `redis_may_fail` | restarted, paused, full, flushed or tampered with: nothing kept is lost, doubled or stuck |
 //! | `a_blocked_key_costs_others_nothing` | a hot key, and one whose head waits, are parked and fill no window |
 //! | `a_held_key_waits_for_a_person` | where its queue says so, through kills and drains; what a person does is heard soon, in order, once |
+//! | `what_is_paused_waits` | a queue, a kind or a key, through load, kills, hand-overs and reconnects; then everything in order |
+//! | `what_is_cancelled_ends` | in the middle of a key, running, or its owner killed; once, and its key goes on |
 //! | `a_poison_job_dies_alone` | dead after its budget of crashes and two more deaths, with no other job charged |
 //! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
@@ -20,6 +22,7 @@
 //! | `every_slot_has_one_job` | a slot of a schedule, under any number of nodes, kills, pauses, a clock that jumps, deploys that change it |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
+//! | `limits_hold_across_the_fleet` | no more run at a time, or in a stretch of time, than the limit says, whoever dies or pauses; no slot leaks; a flooded queue keeps no other waiting |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
 //! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server),
@@ -70,7 +73,8 @@
 //! | V41 emitted jobs by random ids | `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_settle_and_forward`, `effects_apply_once::emitted_jobs_arrive_once_although_the_node_dies_between_forward_and_its_note`, `traces::v41_a_rerun_emits_the_same_ids_and_they_are_absorbed` |
 //!
 //! V4 to V6 belong to a plain claim, which is not used: `late::v4_a_claim_cut_in_half_by_another_owner_reads_nothing`. V21 belongs
-//! to a call that parks; what is parked here stays claimed. V25: `cancel::a_run_that_finished_wins_and_one_that_failed_is_still_asked_for`. V36:
+//! to a call that parks; what is parked here stays claimed. V25: `what_is_cancelled_ends::a_run_that_finishes_all_the_same_wins`,
+//! `cancel::a_run_that_finished_wins_and_one_that_failed_is_still_asked_for`. V36:
 //! `cancel::what_nobody_claimed_is_gone_at_once_and_its_id_starts_anew`; of purge, which is not there yet, nothing; of a person's discard: `dead::v36_a_discarded_letter_is_gone_and_its_id_starts_anew`.
 //!
 //! Bad input, beside `what_cannot_be_read_ends_clearly`: raw garbage, missing fields and names that are no text in
@@ -99,8 +103,11 @@ mod failures_come_together;
 mod index;
 mod jobs_come_when_due;
 mod keys_stay_in_order;
+mod limits_hold_across_the_fleet;
 mod no_job_is_lost;
 mod one_owner_per_partition;
 mod redis_may_fail;
 mod stale_owner_is_fenced;
 mod what_cannot_be_read_ends_clearly;
+mod what_is_cancelled_ends;
+mod what_is_paused_waits;

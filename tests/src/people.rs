@@ -3,16 +3,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's scaffold fails loudly where it stands")]
 
 use crate::fleet::{Fleet, PARTITIONS, SOON};
+use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
 use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::inspect::DeadView;
 use gristmill_broker::keys::PartitionKeys;
+use gristmill_broker::pause::{Paused, Target};
 use gristmill_broker::release_key::ReleasedKey;
 use gristmill_broker::replay::{Replay, Replayed};
+use gristmill_broker::said::Said;
 use gristmill_broker::skip::{Skip, Skipped, WaitsFor};
 use gristmill_broker::state::StateLine;
 use gristmill_broker::waiting::{HeldKey, StoredLine};
-use gristmill_job::{DeadLetter, Key, Place, partition_of};
+use gristmill_job::{DeadLetter, JobId, Key, Place, partition_of};
 use gristmill_testkit::eventually;
+use std::time::Duration;
 
 /// How long a discarded id stays known.
 const SEEN_WINDOW_MS: u64 = 60_000;
@@ -113,6 +117,46 @@ impl Fleet {
         let (keys, connection) = (self.keys_of(name), self.connection());
         let skip = Skip { key: key(name), waits_for };
         self.runtime.block_on(connection.skip(&keys, SEEN_WINDOW_MS, &skip)).unwrap()
+    }
+
+    /// From now on nothing of it starts, for so long or until it is let go.
+    pub fn stop_work(&self, target: &Target, length: Option<Duration>) -> Paused {
+        let (connection, said) = (self.connection(), Said::new("a test", "to see that nothing starts"));
+        self.runtime.block_on(connection.pause(&self.queue.name, target, length, &said)).unwrap()
+    }
+
+    /// Whether it was stopped; it goes on.
+    pub fn let_work(&self, target: &Target) -> bool {
+        let connection = self.connection();
+        self.runtime.block_on(connection.resume(&self.queue.name, target)).unwrap().is_some()
+    }
+
+    /// How the producer's id of a job of this key stands.
+    pub fn standing_of(&self, id: &str, name: &str) -> Option<String> {
+        let seen = self.keys_of(name).seen(id.as_bytes());
+        self.server.command(&[b"GET", &seen[..]]).unwrap().as_str().map(str::to_owned)
+    }
+
+    /// Cancels a job that waits or runs, by its producer's id.
+    pub fn cancel(&self, id: &str, name: &str) -> Cancelled {
+        let standing = self.standing_of(id, name).unwrap_or_default();
+        let place = standing.strip_prefix("waiting ").and_then(|place| place.parse().ok());
+        let cancel = Cancel {
+            stands: Stands::At(place.unwrap_or(Place::ZERO)),
+            id: JobId::new(id).unwrap(),
+            key: key(name),
+            own_id: true,
+            said: Said::new("a test", "no longer wanted"),
+        };
+        let connection = self.connection();
+        self.runtime.block_on(connection.cancel(&self.keys_of(name), SEEN_WINDOW_MS, &cancel)).unwrap()
+    }
+
+    /// Waits until the mark of a job begins with this word.
+    pub fn wait_standing(&self, id: &str, name: &str, word: &str) -> String {
+        eventually(SOON, &format!("{id} to be {word}"), || {
+            self.standing_of(id, name).filter(|standing| standing.split(' ').next() == Some(word))
+        })
     }
 
     /// Jobs that came back from the dead and are not settled.

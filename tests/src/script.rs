@@ -13,6 +13,8 @@ pub const CAREFUL: &str = "careful";
 pub const BOOKED: &str = "booked";
 /// The kind that runs at most once.
 pub const ONCE: &str = "once";
+/// The kind that `--max-running` and `--rate` limit across the fleet; every node serves it.
+pub const SCARCE: &str = "scarce";
 /// A kind that a newer release brings.
 pub const NEWER: &str = "newer";
 

@@ -48,6 +48,9 @@ pub(crate) struct Arguments {
     /// Dead letters that are listed and replayed [default: 100000, quick: 20000, long: 1000000].
     #[arg(long)]
     dead_letters: Option<usize>,
+    /// Jobs for later that are due at once [default: 100000, quick: 20000].
+    #[arg(long)]
+    promote_jobs: Option<usize>,
     /// Jobs per side and round of the postgres scenario [default: 50000, quick: 5000].
     #[arg(long)]
     postgres_jobs: Option<usize>,
@@ -94,6 +97,7 @@ pub(crate) enum Only {
     FailOnce,
     Poison,
     Dead,
+    Promote,
     Telemetry,
     Postgres,
     Http,
@@ -228,6 +232,7 @@ pub(crate) struct Plan {
     pub(crate) default_retry_budget: bool,
     pub(crate) poisons: usize,
     pub(crate) dead_letters: usize,
+    pub(crate) promote_jobs: usize,
     pub(crate) postgres_jobs: usize,
     pub(crate) http_jobs: usize,
     pub(crate) slots: usize,
@@ -258,6 +263,7 @@ impl Arguments {
             default_retry_budget: self.default_retry_budget,
             poisons: self.poisons.unwrap_or(pick(1, 3)).max(1),
             dead_letters: self.dead_letters.unwrap_or(dead_letters).max(1),
+            promote_jobs: self.promote_jobs.unwrap_or(pick(20_000, 100_000)).max(1),
             postgres_jobs: self.postgres_jobs.unwrap_or(pick(5000, 50_000)).max(1),
             http_jobs: self.http_jobs.unwrap_or(pick(20_000, 200_000)).max(1),
             slots: usize::from(self.slots),

@@ -33,6 +33,13 @@ pub(crate) struct Figures {
     pub(crate) telemetry_traces_all_ratio: Option<f64>,
     pub(crate) postgres_ratio: Option<f64>,
     pub(crate) http_ratio: Option<f64>,
+    /// How many were due at once.
+    pub(crate) promote_jobs: Option<f64>,
+    pub(crate) promote_ms: Option<f64>,
+    pub(crate) promote_block_ms: Option<f64>,
+    pub(crate) promote_ping_p99_ms: Option<f64>,
+    pub(crate) due_to_start_p50_ms: Option<f64>,
+    pub(crate) due_to_start_p99_ms: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -87,6 +94,12 @@ impl fmt::Display for Figures {
             ("telemetry_traces_all_ratio", shown(self.telemetry_traces_all_ratio, 3)),
             ("postgres_ratio", shown(self.postgres_ratio, 3)),
             ("http_ratio", shown(self.http_ratio, 3)),
+            ("promote_jobs", shown(self.promote_jobs, 0)),
+            ("promote_ms", shown(self.promote_ms, 0)),
+            ("promote_block_ms", shown(self.promote_block_ms, 2)),
+            ("promote_ping_p99_ms", shown(self.promote_ping_p99_ms, 3)),
+            ("due_to_start_p50_ms", shown(self.due_to_start_p50_ms, 3)),
+            ("due_to_start_p99_ms", shown(self.due_to_start_p99_ms, 3)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

@@ -8,7 +8,7 @@ use gristmill_testkit::process::Process;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const FIELDS: [&str; 27] = [
+const FIELDS: [&str; 33] = [
     "drain_ratio",
     "drain_of_ceiling",
     "drain_own_ids_ratio",
@@ -36,6 +36,12 @@ const FIELDS: [&str; 27] = [
     "telemetry_traces_all_ratio",
     "postgres_ratio",
     "http_ratio",
+    "promote_jobs",
+    "promote_ms",
+    "promote_block_ms",
+    "promote_ping_p99_ms",
+    "due_to_start_p50_ms",
+    "due_to_start_p99_ms",
 ];
 
 /// They would disturb each other's memory: one at a time.
@@ -65,6 +71,7 @@ fn a_small_run_of_everything_ends_with_the_agreed_line() {
         "--blocked-jobs=5000",
         "--poisons=1",
         "--dead-letters=5000",
+        "--promote-jobs=2000",
         "--postgres-jobs=500",
         "--http-jobs=1000",
         "--slots=4",

@@ -5,6 +5,8 @@ use crate::fence::Incarnation;
 use crate::keys;
 use crate::lease::acquire::millis;
 use crate::link::Connection;
+use crate::pause::Pause;
+use crate::pauses;
 use crate::reply::{self, Words};
 use crate::script::ANNOUNCE;
 use bytes::Bytes;
@@ -57,23 +59,56 @@ impl Connection {
         draining: bool,
         kinds: &str,
     ) -> Result<Vec<Member>, CallError> {
-        let mut script = ANNOUNCE.call(&[keys::nodes(queue).as_bytes(), keys::kinds(queue).as_bytes()]);
-        script.arg(incarnation.as_str()).arg(millis(ttl)).arg(if draining { "1" } else { "0" }).arg(kinds);
-        let mut words =
-            Words::read(self.timed("announce", self.one(script)).await?, "the answer of announce")?;
-        if words.tag() != "ok" {
-            return Err(words.unknown("ok"));
-        }
-        let mut members = Vec::new();
-        for row in reply::list(words.next(), "the living nodes")? {
-            let mut row = reply::list(row, "a node")?.into_iter();
-            let mut next = || row.next().unwrap_or(redis::Value::Nil);
-            members.push(Member {
-                incarnation: Incarnation::from_stored(&reply::text(next())?),
-                since: Duration::from_millis(reply::number(next())?),
-                draining: reply::text(next())? == "1",
-            });
-        }
-        Ok(members)
+        let script = write(queue, incarnation, ttl, draining, kinds);
+        read(self.timed("announce", self.one(script)).await?)
     }
+
+    /// The same, and in the same round trip what of the queue is paused; `None` where that cannot be read.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn announce_and_hear(
+        &self,
+        queue: &QueueName,
+        incarnation: &Incarnation,
+        ttl: Duration,
+        draining: bool,
+        kinds: &str,
+    ) -> Result<(Vec<Member>, Option<Vec<Pause>>), CallError> {
+        let mut both = redis::Pipeline::with_capacity(2);
+        both.add_command(write(queue, incarnation, ttl, draining, kinds)).add_command(pauses::write(queue));
+        let mut answers = self.timed("announce", self.many(both, 2)).await?.into_iter();
+        let mut next = || answers.next().unwrap_or(redis::Value::Nil);
+        Ok((read(next())?, pauses::read(next()).ok().map(|(_, pauses)| pauses)))
+    }
+}
+
+fn write(
+    queue: &QueueName,
+    incarnation: &Incarnation,
+    ttl: Duration,
+    draining: bool,
+    kinds: &str,
+) -> redis::Cmd {
+    let mut script = ANNOUNCE.call(&[keys::nodes(queue).as_bytes(), keys::kinds(queue).as_bytes()]);
+    script.arg(incarnation.as_str()).arg(millis(ttl)).arg(if draining { "1" } else { "0" }).arg(kinds);
+    script
+}
+
+fn read(value: redis::Value) -> Result<Vec<Member>, CallError> {
+    let mut words = Words::read(value, "the answer of announce")?;
+    if words.tag() != "ok" {
+        return Err(words.unknown("ok"));
+    }
+    let mut members = Vec::new();
+    for row in reply::list(words.next(), "the living nodes")? {
+        let mut row = reply::list(row, "a node")?.into_iter();
+        let mut next = || row.next().unwrap_or(redis::Value::Nil);
+        members.push(Member {
+            incarnation: Incarnation::from_stored(&reply::text(next())?),
+            since: Duration::from_millis(reply::number(next())?),
+            draining: reply::text(next())? == "1",
+        });
+    }
+    Ok(members)
 }

@@ -69,6 +69,47 @@ pub fn hung(queue: &QueueName) -> String {
     format!("gm:{{{queue}}}:hung")
 }
 
+/// Hash of a queue: kind to `<runs at a time> <us between runs> <burst> <kind or key> <written ms> <by>`, what it is limited
+/// to. Written by `limit` and, where it is missing, by `admit`; until the next writes it.
+#[must_use]
+pub fn limits(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:limits")
+}
+
+/// Sorted set of a queue and kind: `<partition> <place>` of a run that has a slot, by until when (Redis ms). Written by
+/// `admit` and `keep`, removed by `free`; lapsed ones by `admit`.
+#[must_use]
+pub fn holders(queue: &QueueName, kind: &str) -> String {
+    format!("gm:{{{queue}}}:holders:{kind}")
+}
+
+/// Hash of a queue and kind: `<partition> <place>` to `<incarnation#epoch.asked> <ttl ms> <since ms> <job id>`. As [`holders`].
+#[must_use]
+pub fn owners(queue: &QueueName, kind: &str) -> String {
+    format!("gm:{{{queue}}}:owners:{kind}")
+}
+
+/// String of a queue and kind: when its rate is used up to, in µs. Written by `admit`, gone a second after it means nothing.
+#[must_use]
+pub fn rate(queue: &QueueName, kind: &str) -> String {
+    format!("gm:{{{queue}}}:rate:{kind}")
+}
+
+/// The same for one key of the kind, where the rate is counted per key.
+#[must_use]
+pub fn rate_of_key(queue: &QueueName, kind: &str, key: &[u8]) -> Vec<u8> {
+    let mut name = format!("gm:{{{queue}}}:rate_of:{kind} ").into_bytes();
+    name.extend_from_slice(key);
+    name
+}
+
+/// Hash of a queue: `queue`, `kind:<kind>` or `key:<key>` to `<since ms> <until ms, 0 = none> <who>/<why>`. Written by `pause`,
+/// removed by `resume`, and by whoever meets one whose end has come.
+#[must_use]
+pub fn paused(queue: &QueueName) -> String {
+    format!("gm:{{{queue}}}:paused")
+}
+
 /// The keys of one partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionKeys {

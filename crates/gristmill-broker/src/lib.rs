@@ -14,6 +14,8 @@
 //!   holds, in slices) and [`survey`] (a stream, in slices); how
 //!   partitions stand in numbers by [`look`].
 //! * [`schedule`]: recurring jobs: `define`, `fire`, and what people do with them.
+//! * [`limit`]: what a kind is limited to in a queue; [`admit`], [`keep`], [`free`]: the slots of limited kinds, from start to
+//!   settle, in a slot of the cluster that belongs to no partition.
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
 //! * [`model`]: the same operations as a pure in-memory machine. Random operations run on both and must agree.
 //!
@@ -21,6 +23,7 @@
 //! first polled; a timeout means *unknown*, never *failed*; no script knows a retry policy.
 
 pub mod absolve;
+pub mod admit;
 pub mod announce;
 pub mod audit;
 pub mod broker;
@@ -39,21 +42,27 @@ pub mod entry;
 pub mod error;
 pub mod fence;
 pub mod forward;
+pub mod free;
 pub mod hand_back;
 pub mod hung;
 pub mod inspect;
+pub mod keep;
 pub mod keys;
 pub mod lease;
+pub mod limit;
 pub mod link;
 pub mod load;
 pub mod locate;
 pub mod look;
 pub mod model;
+pub mod pause;
+pub mod pauses;
 pub mod promote;
 pub mod recover;
 pub mod release_key;
 pub mod replay;
 mod reply;
+pub mod resume;
 pub mod returned;
 pub mod said;
 pub mod schedule;

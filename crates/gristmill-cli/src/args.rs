@@ -9,6 +9,7 @@ use crate::dead::show::ShowArguments;
 use crate::explain::ExplainArguments;
 use crate::keys::KeysArguments;
 use crate::kinds::KindsArguments;
+use crate::pause::{PauseArguments, PausesArguments, ResumeArguments};
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
 use crate::roundtrip::RoundtripArguments;
@@ -98,6 +99,12 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Take back a job that waits
     Cancel(CancelArguments),
+    /// Let nothing of a queue, a kind or a key start
+    Pause(PauseArguments),
+    /// End a pause
+    Resume(ResumeArguments),
+    /// What is paused, by whom, until when and why
+    Pauses(PausesArguments),
     /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
     Keys(KeysArguments),
     /// Recurring jobs: how their schedules stand; pause, resume or trigger one

@@ -125,6 +125,7 @@ fn table(all: &[Served]) -> String {
         "#crashes",
         "#soft limit",
         "#hard limit",
+        "fleet limit",
         "nodes",
         "agree",
     ]);
@@ -142,6 +143,7 @@ fn table(all: &[Served]) -> String {
                     number(it.crash_budget),
                     limit(it.soft_limit_ms),
                     limit(it.hard_limit_ms),
+                    it.limit.as_deref().map_or_else(|| "-".into(), gristmill_job::limit::shown),
                     format!("{} of {}", nodes.len(), served.nodes.len()),
                     if same.len() == 1 { "yes" } else { "no" }.into(),
                 ]);
@@ -161,6 +163,7 @@ impl Served {
                 "crash_budget": it.crash_budget,
                 "soft_limit_ms": it.soft_limit_ms,
                 "hard_limit_ms": it.hard_limit_ms,
+                "limit": it.limit.as_deref().map(gristmill_job::limit::shown),
                 "nodes": nodes,
             })
         };

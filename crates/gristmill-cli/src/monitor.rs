@@ -13,6 +13,7 @@
 //! Here: the loop, and what becomes of a look. `autoscale` is the number.
 
 mod autoscale;
+mod schedules;
 
 use crate::exit::{End, Failure};
 use crate::health;
@@ -21,9 +22,9 @@ use crate::settings::Settings;
 use crate::telemetry::{SHORT, Told};
 use autoscale::Autoscale;
 use gristmill_broker::look::{Look, PARTITIONS};
-use gristmill_broker::schedule::ScheduleView;
+use gristmill_broker::pause::{Pause, Target};
 use gristmill_broker::{CallError, Connection, Link, QueueDefinition, RedisConfig};
-use gristmill_schedule::Schedule;
+use gristmill_job::UnixMillis;
 use gristmill_telemetry::events::others::{LookFailed, MonitorReady};
 use gristmill_telemetry::metrics::{Metrics, Role};
 use gristmill_telemetry::{Stage, Telemetry};
@@ -170,8 +171,9 @@ struct Seen {
     look: Look,
     serving: u64,
     draining: u64,
-    /// How long the oldest slot of each schedule has been overdue; paused and disabled ones have none.
-    overdue: Vec<(String, Duration)>,
+    pauses: Vec<Pause>,
+    now: UnixMillis,
+    overdue: schedules::Overdue,
 }
 
 async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, CallError> {
@@ -184,32 +186,22 @@ async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, 
     let living = members.iter().filter(|member| member.expires > now);
     let draining = living.clone().filter(|member| member.draining).count() as u64;
     let serving = living.count() as u64 - draining;
-    Ok(Seen { look, serving, draining, overdue: overdue(connection, queue).await? })
-}
-
-async fn overdue(
-    connection: &Connection,
-    queue: &QueueDefinition,
-) -> Result<Vec<(String, Duration)>, CallError> {
-    let (now, views) = connection.schedules(queue).await?;
-    let late = |view: &ScheduleView| {
-        let schedule = Schedule::from_stored(&view.name, &view.definition).ok();
-        let fires = schedule.filter(|schedule| schedule.enabled() && view.pause.is_none());
-        let late = fires.map_or(0, |schedule| crate::schedules::overdue(view, schedule.timing(), now));
-        (view.name.clone(), Duration::from_millis(late))
-    };
-    Ok(views.iter().map(late).collect())
+    let (now, pauses) = connection.pauses(&queue.name).await?;
+    let overdue = schedules::look(connection, queue).await?;
+    Ok(Seen { look, serving, draining, pauses, now, overdue })
 }
 
 fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
-    let Seen { look, serving, draining, overdue } = seen;
-    let is_kept = |name: &str| overdue.iter().any(|(schedule, _)| schedule == name);
-    // One that was removed has no number.
-    metrics.schedule_overdue_seconds.retain(|values| {
-        values.first().is_none_or(|of| of != queue) || values.get(1).is_none_or(|name| is_kept(name))
-    });
-    for (schedule, late) in overdue {
-        metrics.schedule_overdue_seconds.with(&[queue, schedule]).set(late.as_secs_f64());
+    let Seen { look, serving, draining, pauses, now, overdue } = seen;
+    schedules::tell(metrics, queue, overdue);
+    for what in ["queue", "kind", "key"] {
+        let is_it = |pause: &&Pause| match pause.target {
+            Target::Queue => what == "queue",
+            Target::Kind(_) => what == "kind",
+            Target::Key(_) => what == "key",
+        };
+        let longest = pauses.iter().filter(is_it).map(|pause| pause.since.age_at(*now)).max();
+        metrics.queue_paused_age_seconds.with(&[queue, what]).set(longest.unwrap_or_default().as_secs_f64());
     }
     for (state, jobs) in [
         ("ready", look.ready()),
@@ -248,6 +240,7 @@ fn forget(metrics: &Metrics, is_there: impl Fn(&str) -> bool) {
     metrics.schedule_overdue_seconds.retain(kept);
     metrics.queue_jobs_enqueued_total.retain(kept);
     metrics.queue_jobs_settled_total.retain(kept);
+    metrics.queue_paused_age_seconds.retain(kept);
     metrics.queue_partitions.retain(kept);
     metrics.queue_nodes.retain(kept);
 }

@@ -8,6 +8,7 @@
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
 //! * `schedules`: recurring jobs;
+//! * `limits`: what kinds are limited to across the fleet;
 //! * `ingest`: the server that takes jobs by HTTP;
 //! * `telemetry`: traces, and what is sent to a collector;
 //! * `health`: what a process tells of itself to those who ask;
@@ -24,6 +25,7 @@ pub(crate) mod health;
 mod ingest;
 mod kinds;
 mod layers;
+mod limits;
 pub(crate) mod postgres;
 mod queue;
 mod redis;
@@ -362,6 +364,10 @@ mod tests;
 #[cfg(test)]
 #[path = "settings/reference_tests.rs"]
 mod reference_tests;
+
+#[cfg(test)]
+#[path = "settings/limits_tests.rs"]
+mod limits_tests;
 
 #[cfg(test)]
 #[path = "settings/kinds_tests.rs"]

@@ -1,6 +1,6 @@
 //! What may be said about a kind when it is registered.
 
-use gristmill_job::RetryPolicy;
+use gristmill_job::{Limit, Rate, RetryPolicy};
 use std::time::Duration;
 
 /// A kind's own retry policy, limits, and what becomes of an interrupted run. What is not said is the queue's.
@@ -19,6 +19,7 @@ pub struct KindOptions {
     pub(crate) at_most_once: bool,
     pub(crate) crash_budget: Option<u32>,
     retry: Option<RetryPolicy>,
+    limit: Limit,
     soft_limit: Option<Duration>,
     hard_limit: Option<Duration>,
     /// Soft and hard, where the handler keeps them itself.
@@ -37,6 +38,28 @@ impl KindOptions {
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
         self
+    }
+
+    /// At most so many runs of this kind at a time, in each queue, on all nodes together; 1 to 100000. Costs two calls of Redis
+    /// for each run.
+    #[must_use]
+    pub fn max_running(mut self, runs: u32) -> Self {
+        self.limit.max_running = Some(runs);
+        self
+    }
+
+    /// At most so many runs of this kind in a stretch of time, in each queue, on all nodes together: of the kind, or of each
+    /// key ([`Rate::per_key`]). Costs a call of Redis for each run.
+    #[must_use]
+    pub fn rate(mut self, rate: Rate) -> Self {
+        self.limit.rate = Some(rate);
+        self
+    }
+
+    /// What was said of limits across the fleet.
+    #[must_use]
+    pub fn limit(&self) -> Limit {
+        self.limit
     }
 
     /// After so long a run is asked to finish tidily (`Context::cancelled`).
@@ -113,6 +136,7 @@ impl KindOptions {
                 Some("a retry policy's limit of age must be more than nothing")
             }
             _ if self.crash_budget == Some(0) => Some("a crash budget must be at least 1"),
+            _ if self.limit.fault().is_some() => self.limit.fault(),
             _ if self.review && self.at_most_once => Some(
                 "`at_most_once` and `review` exclude each other: a job that was acknowledged before its run never \
                  comes back to a person",

@@ -112,4 +112,7 @@ pub struct KindDescription {
     /// Its hard time limit, where it has one.
     #[serde(default)]
     pub hard_limit_ms: Option<u64>,
+    /// What it is limited to across the fleet, as `Limit::stored` writes it, where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }

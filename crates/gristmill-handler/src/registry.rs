@@ -8,7 +8,7 @@ use crate::handler::Handler;
 use crate::options::KindOptions;
 use crate::reconcile::Look;
 use crate::redelivery::{DeliverySemantics, KindDescription, Redelivery, Rule};
-use gristmill_job::{DeadReason, Envelope, Kind, NameError};
+use gristmill_job::{DeadReason, Envelope, Kind, Limit, NameError};
 use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,6 +26,8 @@ struct Inner {
     served: BTreeMap<&'static str, Served>,
     looks: BTreeMap<&'static str, UserCode>,
     shared: Arc<Shared>,
+    /// What settings say of kinds.
+    limits: BTreeMap<&'static str, Limit>,
     faults: Vec<RegistryFault>,
     /// Whether any kind is not as every kind is by default.
     ruled: bool,
@@ -146,6 +148,32 @@ impl Registry {
         self
     }
 
+    /// Limits this kind across the fleet: what is said here, by settings, wins over its options in code. A kind that is not
+    /// served here is passed over.
+    #[must_use]
+    pub fn limit(mut self, kind: &str, limit: Limit) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        if let Some((kind, _)) = inner.served.get_key_value(kind) {
+            match limit.fault() {
+                Some(fault) => inner.faults.push(RegistryFault::Options { kind, fault }),
+                None => drop(inner.limits.insert(kind, limit)),
+            }
+        }
+        self
+    }
+
+    /// The kinds that are limited across the fleet, and to what.
+    pub fn limits(&self) -> impl Iterator<Item = (&'static str, Limit)> {
+        let of = |(kind, served): (&&'static str, &Served)| (*kind, self.limit_of(kind, served));
+        self.0.served.iter().map(of).filter(|(_, limit)| !limit.is_none())
+    }
+
+    fn limit_of(&self, kind: &str, served: &Served) -> Limit {
+        let said = self.0.limits.get(kind).copied().unwrap_or_default();
+        let code = served.options.as_ref().map(|options| options.limit()).unwrap_or_default();
+        Limit { max_running: said.max_running.or(code.max_running), rate: said.rate.or(code.rate) }
+    }
+
     /// The kinds it serves, sorted.
     pub fn kinds(&self) -> impl Iterator<Item = &'static str> {
         self.0.served.keys().copied()
@@ -238,6 +266,7 @@ impl Registry {
                 crash_budget,
                 soft_limit_ms: soft.map(ms),
                 hard_limit_ms: hard.map(ms),
+                limit: Some(self.limit_of(kind, served)).filter(|it| !it.is_none()).map(|it| it.stored()),
             }
         };
         self.0.served.iter().map(describe).collect()

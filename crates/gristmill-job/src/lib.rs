@@ -9,6 +9,7 @@
 //! * [`outcome`]: what a handler may answer: effects, or an error with a class.
 //! * [`retry`]: how long a job that failed waits, how often it is tried, and until what age.
 //! * [`retry_budget`]: how many retries a node affords.
+//! * [`limit`]: how much of a kind may run across the fleet, at a time and in a stretch of time.
 //! * [`history`]: what happened to a job so far: its attempts and its crashes.
 //! * [`dead_letter`]: the record kept of a job that is no longer tried.
 //! * [`trace`]: the trace a job belongs to, and those of its attempts.
@@ -23,6 +24,7 @@ pub mod due;
 pub mod envelope;
 pub mod history;
 pub mod job;
+pub mod limit;
 pub mod name;
 pub mod outcome;
 pub mod place;
@@ -36,6 +38,7 @@ pub use due::{Due, MAX_DELAY, TooFar};
 pub use envelope::{ContentType, Envelope, EnvelopeError, Limits};
 pub use history::{AttemptRecord, CrashRecord, History};
 pub use job::{EncodeError, EncodedJob, JobLimits, NewJob};
+pub use limit::{Limit, Rate, RatePer};
 pub use name::{JobId, Key, Kind, NameError, QueueName, partition_of};
 pub use outcome::{Effects, EntityChange, ErrorClass, Failure};
 pub use place::Place;

@@ -3,17 +3,23 @@
 
 use crate::counters::Counters;
 use crate::lease_manager::{self, Message as ToManager};
+use crate::limits::gate::Gate;
 use crate::partition::Message as ToPartition;
+use crate::partition::pauses::Board;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{End, Event};
 use crate::worker::run_queue::{Hung, lock};
 use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
+use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::pause::Pause;
 use gristmill_broker::{Connection, Fence, Incarnation, Link, RedisConfig, Refusal};
 use gristmill_job::QueueName;
 use gristmill_telemetry::Telemetry;
+use gristmill_telemetry::events::node::QueuePauses;
+use gristmill_telemetry::events::node::SlotLost;
 use ractor::ActorRef;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,6 +50,8 @@ struct Lease {
 pub(crate) struct Heartbeat {
     rhythm: Rhythm,
     leases: Mutex<HashMap<(QueueName, u16), Lease>>,
+    /// What is paused, by queue.
+    pauses: HashMap<QueueName, Arc<Board>>,
     draining: AtomicBool,
     /// Beat at once: something the others should know has changed.
     soon: Notify,
@@ -52,6 +60,7 @@ pub(crate) struct Heartbeat {
     counters: Arc<Counters>,
     telemetry: Telemetry,
     watch: OnceLock<Arc<Watch>>,
+    gates: OnceLock<Vec<Arc<Gate>>>,
     /// The hung runs that Redis may know of.
     named: Mutex<Vec<(QueueName, HungRun)>>,
     /// The node cannot go on: nothing is renewed any more.
@@ -60,8 +69,10 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     pub(crate) fn new(rhythm: Rhythm, counters: Arc<Counters>, telemetry: Telemetry) -> Self {
+        let pauses = rhythm.queues.iter().map(|queue| (queue.clone(), Arc::default())).collect();
         Self {
             rhythm,
+            pauses,
             leases: Mutex::default(),
             draining: AtomicBool::new(false),
             soon: Notify::new(),
@@ -70,6 +81,7 @@ impl Heartbeat {
             counters,
             telemetry,
             watch: OnceLock::new(),
+            gates: OnceLock::new(),
             named: Mutex::default(),
             halted: AtomicBool::new(false),
         }
@@ -102,6 +114,27 @@ impl Heartbeat {
         self.soon.notify_one();
     }
 
+    /// The pauses of a queue that is served.
+    pub(crate) fn pauses(&self, queue: &QueueName) -> Option<&Arc<Board>> {
+        self.pauses.get(queue)
+    }
+
+    /// What is paused was heard; the partitions are told where it is otherwise than before.
+    fn hear_pauses(&self, queue: &QueueName, asked: Instant, pauses: &[Pause]) {
+        let Some(board) = self.pauses(queue) else { return };
+        if board.hear(asked, pauses) {
+            for lease in lock(&self.leases).values().filter(|lease| lease.shared.queue == *queue) {
+                lease.shared.cast(ToPartition::Pauses(board.now()));
+            }
+            let targets = pauses.iter().map(|pause| pause.target.to_string()).collect::<Vec<_>>().join(", ");
+            self.telemetry.tell(&QueuePauses {
+                queue: queue.as_str(),
+                pauses: pauses.len() as u64,
+                targets: &targets,
+            });
+        }
+    }
+
     /// Renews this lease from now on. It was granted to a call sent at `sent`.
     pub(crate) fn hold(&self, shared: &Arc<Shared>, fence: Fence, sent: Instant) {
         shared.trust_until(sent + self.rhythm.ttl.saturating_sub(self.rhythm.margin));
@@ -118,6 +151,16 @@ impl Heartbeat {
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
         self.soon.notify_one();
+    }
+
+    /// How long a grant is trusted, from when it was asked for.
+    pub(crate) fn trust(&self) -> Duration {
+        self.rhythm.ttl.saturating_sub(self.rhythm.margin)
+    }
+
+    /// Keeps the slots that runs hold behind these gates; said before [`Heartbeat::start`].
+    pub(crate) fn keep_slots(&self, gates: Vec<Arc<Gate>>) {
+        let _ = self.gates.set(gates);
     }
 
     /// Whether this node leaves.
@@ -163,6 +206,7 @@ impl Heartbeat {
                 let renewed = tokio::time::timeout(limit, self.renew(&connection)).await;
                 // Where nothing is answered, the next renewal comes before everything else.
                 if renewed == Ok(true) {
+                    let _ = tokio::time::timeout(limit, self.keep(&connection)).await;
                     let _ = tokio::time::timeout(limit, self.announce(&connection, self.rhythm.ttl)).await;
                 }
             }
@@ -232,6 +276,26 @@ impl Heartbeat {
         true
     }
 
+    /// Prolongs the slots of limited kinds. One that is lost is told once; its run goes on.
+    async fn keep(&self, connection: &Connection) {
+        for gate in self.gates.get().into_iter().flatten() {
+            for permits in gate.held().chunks(MAX_JOBS_PER_CALL) {
+                let held: Vec<_> = permits.iter().map(|permit| permit.held()).collect();
+                let Rhythm { incarnation, ttl, .. } = &self.rhythm;
+                let sent = Instant::now();
+                let kept = connection.keep(&gate.queue, gate.kind, incarnation, *ttl, &held).await;
+                for (permit, kept) in permits.iter().zip(kept.unwrap_or_default()) {
+                    if kept {
+                        permit.kept(sent + self.trust());
+                    } else if permit.lost() {
+                        let (queue, kind) = (gate.queue.as_str(), gate.kind);
+                        self.telemetry.tell(&SlotLost { queue, kind, job: permit.job() });
+                    }
+                }
+            }
+        }
+    }
+
     /// A renewal may come back after its tenure ended; it must not bring trust to the next one.
     pub(crate) fn holds(&self, shared: &Shared, fence: &Fence) -> bool {
         let leases = lock(&self.leases);
@@ -279,10 +343,15 @@ impl Heartbeat {
         let draining = self.draining.load(Ordering::SeqCst);
         for queue in &self.rhythm.queues {
             let Rhythm { incarnation, kinds, .. } = &self.rhythm;
-            let announced = connection.announce(queue, incarnation, ttl, draining, kinds).await;
+            let asked = Instant::now();
+            let announced = connection.announce_and_hear(queue, incarnation, ttl, draining, kinds).await;
             let manager = lock(&self.manager).clone();
-            if let (Ok(members), Some(manager)) = (announced, manager) {
+            let Ok((members, pauses)) = announced else { continue };
+            if let Some(manager) = manager {
                 tell(&manager, queue, members);
+            }
+            if let Some(pauses) = pauses {
+                self.hear_pauses(queue, asked, &pauses);
             }
         }
     }

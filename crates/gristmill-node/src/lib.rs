@@ -21,8 +21,10 @@ mod doorbell;
 mod heartbeat;
 mod keeper;
 mod lease_manager;
+mod limits;
 pub mod node;
 mod partition;
+mod promotions;
 mod scheduler;
 #[cfg(test)]
 mod stage;

@@ -9,6 +9,7 @@ use crate::config::{ConfigError, NodeConfig};
 use crate::counters::{Counters, Counts};
 use crate::doorbell::Doorbell;
 use crate::heartbeat::{Heartbeat, Rhythm};
+use crate::limits::releaser::ToReleaser;
 use crate::partition::shared::Shared;
 use crate::partition::surroundings::Surroundings;
 use crate::supervisor::{self, Message, Served, Supervisor};
@@ -96,6 +97,8 @@ pub struct Node {
     heartbeat_left: Option<oneshot::Receiver<()>>,
     doorbell: JoinHandle<()>,
     keeper: JoinHandle<()>,
+    releaser: JoinHandle<()>,
+    to_releaser: mpsc::UnboundedSender<ToReleaser>,
     counters: Arc<Counters>,
     runs: Arc<RunQueue>,
     failed: mpsc::UnboundedReceiver<String>,
@@ -140,7 +143,10 @@ impl Node {
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
         let schedules = queues::scheduled(&config, &definitions);
-        let queues = queues::serve(&config, &registry, definitions);
+        let (freeing, freed) = mpsc::unbounded_channel();
+        let queues = queues::serve(&config, &registry, definitions, &freeing);
+        let gates = queues::gates(&queues);
+        heartbeat.keep_slots(gates.clone());
         let partitions: Vec<Arc<Shared>> =
             queues.iter().flat_map(|queue| &queue.partitions).cloned().collect();
         let (failing, failed) = mpsc::unbounded_channel();
@@ -162,6 +168,7 @@ impl Node {
             doorbell: doorbell.clone(),
             runs: runs.clone(),
             alone: Arc::new(Alone::new(runs.clone(), partitions, ALONE_WAIT, telemetry.clone())),
+            promotions: crate::promotions::Promotions::default(),
             counters: counters.clone(),
             telemetry: telemetry.clone(),
             lease_ttl: config.lease_ttl,
@@ -188,8 +195,11 @@ impl Node {
         watch.supervise(supervisor.clone());
         let keeper = queues::keeper(&config, &queues, &link, &incarnation, &counters);
         let keeper = tokio::spawn(keeper.run());
+        let releaser = queues::releaser(&config, &queues, &link, &incarnation, freed);
+        let releaser = tokio::spawn(releaser.run());
         let doorbell = tokio::spawn(doorbell.run(bell_link, link, config.lease_renewal));
         told_of_slots(&telemetry, &runs, config.slots);
+        queues::told_of_limits(&telemetry, gates);
         telemetry.tell(&NodeStarted {
             node: &incarnation,
             queues: config.queues.len() as u64,
@@ -205,6 +215,8 @@ impl Node {
             heartbeat_left,
             doorbell,
             keeper,
+            releaser,
+            to_releaser: freeing,
             counters,
             runs,
             failed,
@@ -321,6 +333,11 @@ impl Node {
         let _ = tokio::time::timeout(wait, stopping).await;
         self.supervisor.stop(None);
         self.supervisor_task.abort();
+        // What is not freed lapses; what can be freed need not wait for that.
+        let (flushed, flushing) = oneshot::channel();
+        let _ = self.to_releaser.send(ToReleaser::Flush(flushed));
+        let _ = tokio::time::timeout(wait, flushing).await;
+        self.releaser.abort();
         self.doorbell.abort();
         self.keeper.abort();
         self.heartbeat.stop();

@@ -12,6 +12,7 @@ mod key_hasher;
 pub(crate) mod lanes;
 mod line;
 mod notes;
+pub(crate) mod pauses;
 pub(crate) mod policy;
 pub(crate) mod shared;
 mod spans;
@@ -23,11 +24,13 @@ mod way;
 
 use crate::lease_manager::{Look, Message as ToManager};
 use gristmill_broker::lease::acquire::{Acquired, Before};
+use gristmill_broker::pause::Pause;
 use gristmill_broker::{Answer, CallError, Connection, Epoch, Fence, QueueDefinition};
 use gristmill_job::{Place, UnixMillis};
 use gristmill_telemetry::events::node::{AcquireFailed, QueueDiffers};
 use gristmill_telemetry::tally::Tally;
 use line::Line;
+use pauses::{Board, Pauses};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
 use spans::Words;
@@ -47,10 +50,14 @@ pub(crate) enum Message {
     Yield(Why),
     /// Something that belongs to the tenure of this epoch.
     Event(Epoch, Event),
+    /// This is paused of the queue, and nothing else.
+    Pauses(Arc<Pauses>),
     /// Acquire was answered, for this request.
     Acquired(u64, Box<AcquireAnswer>),
     /// Runs have ended; see [`Shared::take_ended`].
     Ended,
+    /// The limit of a kind lets a lane of it ask.
+    Opened,
     /// The doorbell rang.
     Rung(Place),
     /// The bell of jobs for later rang.
@@ -65,6 +72,8 @@ pub(crate) enum Message {
 pub(crate) struct AcquireAnswer {
     before: Before,
     outcome: Result<(Acquired, Connection, Instant), CallError>,
+    /// What of the queue is paused, and when that was asked, where the lease was granted.
+    pauses: Option<(Instant, Vec<Pause>)>,
 }
 
 pub(crate) struct Partition;
@@ -131,6 +140,7 @@ impl Actor for Partition {
         around.heartbeat.drop_lease(&shared);
         around.doorbell.listen(&shared, None);
         around.alone.over(&shared);
+        around.promotions.over(&shared);
         drop(around.runs.withdraw(&shared));
         // Before the look at what has ended: who tells after it must wake this actor, not the one before.
         shared.register(myself.clone());
@@ -195,11 +205,13 @@ impl Actor for Partition {
                     state.decide(event);
                 }
             }
+            Message::Pauses(pauses) => state.decide(Event::Pauses(pauses)),
             Message::Acquired(request, answer) => state.acquired(request, *answer),
             Message::Ended => {
                 let ended = state.shared.take_ended();
                 state.decide(Event::Ended(ended));
             }
+            Message::Opened => state.decide(Event::Tick),
             Message::Rung(place) => state.decide(Event::Rung(place)),
             Message::Bell => state.decide(Event::Bell),
             Message::Wake(wake) => {
@@ -243,6 +255,11 @@ impl State {
         self.actions = actions;
     }
 
+    /// The pauses of its queue.
+    fn board(&self) -> Option<Arc<Board>> {
+        self.around.heartbeat.pauses(&self.queue.name).cloned()
+    }
+
     fn report(&self, look: Look) {
         self.around.tell_manager(ToManager::Looked(self.queue.name.clone(), self.shared.partition, look));
     }
@@ -270,10 +287,12 @@ impl State {
                     self.shared.leave();
                     self.withdraw(|run| !run.acknowledged);
                 }
+                Action::Recall => self.withdraw(|run| !run.acknowledged),
                 Action::Cancel(place) => self.cancel(place),
                 Action::Listen(from) => self.around.doorbell.listen(&self.shared, from),
                 Action::Load(lane, places) => self.load(lane, places),
                 Action::Forward => self.forward(),
+                Action::Admit(asking) => self.admit(asking),
                 Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
                 Action::Repaired(things) => self.repaired(things),
                 Action::Unstarted(jobs) => self.unstarted(jobs),
@@ -290,6 +309,8 @@ impl State {
                     self.report(Look::Idle { end, released });
                 }
                 Action::Ended(end) => self.ended(end),
+                Action::AskPromote => self.around.promotions.ask(&self.shared, self.machine.epoch()),
+                Action::PromoteOver => self.around.promotions.over(&self.shared),
                 Action::Promoted { moved, late, lost } => self.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
                 Action::Ran(runs) => self.ran(runs),
@@ -313,6 +334,11 @@ impl State {
                 self.granted = Some((fence, connection, sent));
                 self.absolve();
                 self.decide(Event::Acquired(Ok(epoch)));
+                // Behind it: from now on the heartbeat tells what it hears, and nothing has started yet.
+                if let (Some((asked, pauses)), Some(board)) = (answer.pauses, self.board()) {
+                    board.hear(asked, &pauses);
+                    self.decide(Event::Pauses(board.now()));
+                }
             }
             Ok((Acquired::Held { owner, epoch, left, wanted_by }, ..)) => {
                 self.before.owner = owner.as_str().to_owned();
@@ -366,6 +392,7 @@ impl State {
         self.shared.open_gate(None);
         self.around.heartbeat.drop_lease(&self.shared);
         self.around.doorbell.listen(&self.shared, None);
+        self.around.promotions.over(&self.shared);
         self.line = None;
         self.withdraw(|_| true);
     }

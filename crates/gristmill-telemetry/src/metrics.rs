@@ -210,6 +210,10 @@ metrics! {
     handover_duration_seconds: Histogram [] from NODE, LONG_US, "From the wish of another node to the release.";
     partitions: Gauge [queue, state] from NODE, &[], "Partitions of this node.";
     worker_slots: Gauge [state] from NODE, &[], "Handler slots; hung: given up, beside the others.";
+    limit_asked_total: Counter [queue, kind, answer] from NODE, &[], "Runs of limited kinds that asked whether they may begin, by what they were told.";
+    limit_slots: Gauge [queue, kind] from NODE, &[], "Slots of a limited kind that runs of this node hold.";
+    limit_waiting: Gauge [queue, kind] from NODE, &[], "Keys of this node whose next job waits for the limit of its kind.";
+    limit_slots_lost_total: Counter [queue, kind] from NODE, &[], "Runs that went on without their slots.";
     actor_restarts_total: Counter [] from NODE, &[], "Actors that failed and were started again.";
     node_draining: Gauge [] from NODE, &[], "1 while the node leaves.";
     drain_duration_seconds: Gauge [] from NODE, &[], "How long the drain took; 0 before.";
@@ -237,6 +241,7 @@ metrics! {
     queue_oldest_ready_age_seconds: Gauge [queue] from MONITOR, &[], "Age of the oldest job that nobody has claimed; 0 where there is none.";
     queue_oldest_in_flight_age_seconds: Gauge [queue] from MONITOR, &[], "How long the oldest claim has stood; 0 where there is none.";
     key_blocked_max_age_seconds: Gauge [queue] from MONITOR, &[], "How long a key has waited for a person, or for a job that is tried again, at most.";
+    queue_paused_age_seconds: Gauge [queue, what] from MONITOR, &[], "How long the queue, a kind of it or a key of it has been paused, at most; 0 where none is.";
     queue_delayed_overdue_seconds: Gauge [queue] from MONITOR, &[], "How long the first job for later has been due without being ready; 0 where none is.";
     queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued; one for later counts once it is due.";
     queue_jobs_settled_total: Counter [queue] from MONITOR, &[], "Jobs that left the queue: done, or dead letters.";

@@ -3,11 +3,11 @@
 use clap::Parser;
 use gristmill_broker::RedisConfig;
 use gristmill_handler::{KindOptions, Registry};
-use gristmill_job::{QueueName, RetryBudget, RetryPolicy};
+use gristmill_job::{Limit, QueueName, Rate, RetryBudget, RetryPolicy};
 use gristmill_node::{AfterDeadLetter, Counts, Node, NodeConfig, QueueConfig};
 use gristmill_schedule::Schedule;
 use gristmill_tests::handlers::{Recorder, look, scripted};
-use gristmill_tests::script::{BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE};
+use gristmill_tests::script::{BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -69,6 +69,16 @@ struct Arguments {
     /// Recurring jobs: `NAME=DEFINITION`, the definition as Redis keeps it.
     #[arg(long)]
     schedule: Vec<String>,
+    /// Runs of `scarce` at a time, on all nodes.
+    #[arg(long)]
+    max_running: Option<u32>,
+    /// Runs of `scarce` in a stretch of time, on all nodes.
+    #[arg(long)]
+    rate: Option<String>,
+    #[arg(long, default_value_t = 1)]
+    rate_burst: u32,
+    #[arg(long)]
+    rate_per_key: bool,
     #[arg(long)]
     history: PathBuf,
     #[arg(long)]
@@ -127,9 +137,20 @@ fn fail(error: &dyn Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
+fn limit(arguments: &Arguments) -> Result<Limit, Box<dyn Error>> {
+    let rate = match &arguments.rate {
+        None => None,
+        Some(text) => {
+            let rate = Rate::parse(text).ok_or("a rate such as 100/s")?.burst(arguments.rate_burst);
+            Some(if arguments.rate_per_key { rate.per_key() } else { rate })
+        }
+    };
+    Ok(Limit { max_running: arguments.max_running, rate })
+}
+
 async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn Error>> {
     let mut redis = RedisConfig::new(&arguments.redis);
-    redis.ca_pem = arguments.ca.map(std::fs::read).transpose()?;
+    redis.ca_pem = arguments.ca.as_ref().map(std::fs::read).transpose()?;
     let mut retry = RetryPolicy::exponential(Duration::from_millis(arguments.backoff_ms))
         .with_bounds(Duration::from_millis(1), Duration::from_millis(arguments.backoff_cap_ms))
         .with_max_attempts(arguments.max_attempts);
@@ -168,6 +189,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         .retry(RetryPolicy::fixed(Duration::from_millis(50)).with_max_attempts(2));
     let mut registry =
         Registry::new().state(recorder).kind(KIND, scripted).kind_with(LIMITED, limited, scripted);
+    registry = registry.kind(SCARCE, scripted).limit(SCARCE, limit(&arguments)?);
     for kind in &arguments.kinds {
         registry = match kind.as_str() {
             CAREFUL => registry.kind_with(CAREFUL, KindOptions::new().review(), scripted),

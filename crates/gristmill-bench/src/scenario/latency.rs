@@ -10,6 +10,7 @@ use crate::report::{Figures, Table};
 use crate::whole::{Child, Report};
 use bytes::{BufMut, BytesMut};
 use gristmill_broker::Broker;
+use gristmill_job::UnixMillis;
 use gristmill_testkit::server::{Appendonly, Server};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -26,8 +27,8 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
     let workload = ground.workload(Ids::Ours)?;
     let mut rounds = Vec::new();
     for round in 1..=ground.plan.rounds {
-        let bare = one_side(ground, &server, &workload, true)?;
-        let ours = one_side(ground, &server, &workload, false)?;
+        let bare = one_side(ground, &server, &workload, true, Duration::ZERO)?;
+        let ours = one_side(ground, &server, &workload, false, Duration::ZERO)?;
         for (name, side) in [("bare", &bare), ("whole", &ours)] {
             let (p50, p99) = (side.get("p50_ms"), side.get("p99_ms"));
             println!("  round {round}  {name:<7}  p50 {p50:.3} ms  p99 {p99:.3} ms");
@@ -49,7 +50,14 @@ pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> 
     Ok(())
 }
 
-fn one_side(ground: &Ground, server: &Server, workload: &Workload, bare: bool) -> Outcome<Report> {
+/// `ahead`: each job is due so long after it is sent, and its age counts from then.
+pub(super) fn one_side(
+    ground: &Ground,
+    server: &Server,
+    workload: &Workload,
+    bare: bool,
+    ahead: Duration,
+) -> Outcome<Report> {
     let (plan, url) = (&ground.plan, server.url());
     server.flush()?;
     ground.run(async { Ok(Broker::connect(patient(&url)).create(&workload.queue).await?) })?;
@@ -62,7 +70,7 @@ fn one_side(ground: &Ground, server: &Server, workload: &Workload, bare: bool) -
         if !bare {
             until_owned(&broker, workload).await?;
         }
-        produce(&broker, workload, plan.latency_jobs).await
+        produce(&broker, workload, plan.latency_jobs, ahead).await
     })?;
     let report = child.finish()?;
     ground.run(check_drained(&url, &workload.queue))?;
@@ -84,7 +92,7 @@ async fn until_owned(broker: &Broker, workload: &Workload) -> Outcome<()> {
 }
 
 /// Sends each job when it is due, whether or not the ones before were answered.
-async fn produce(broker: &Broker, workload: &Workload, count: usize) -> Outcome<()> {
+async fn produce(broker: &Broker, workload: &Workload, count: usize, ahead: Duration) -> Outcome<()> {
     let mut sending = JoinSet::new();
     let mut due = Instant::now();
     for n in 0..count {
@@ -94,7 +102,13 @@ async fn produce(broker: &Broker, workload: &Workload, count: usize) -> Outcome<
         // Another key each time, so that no job waits for the one before.
         let mut job = workload.job(n)?;
         let mut payload = BytesMut::with_capacity(job.payload.len());
-        payload.put_u64_le(now_nanos());
+        let mut since = now_nanos();
+        if !ahead.is_zero() {
+            let due = UnixMillis((since + ahead.as_nanos() as u64) / 1_000_000);
+            since = due.0 * 1_000_000;
+            job = job.due_at(due);
+        }
+        payload.put_u64_le(since);
         payload.extend_from_slice(job.payload.get(payload.len()..).unwrap_or_default());
         job.payload = payload.freeze();
         sending.spawn(async move { broker.enqueue(&queue, job).await });

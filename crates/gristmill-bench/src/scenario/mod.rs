@@ -13,6 +13,7 @@ mod memory;
 mod pinging;
 mod poison;
 mod postgres;
+mod promote;
 mod recovery;
 mod sharing;
 mod telemetry;
@@ -64,7 +65,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 12] = [
+const SCENARIOS: [(Only, Scenario); 13] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -74,6 +75,7 @@ const SCENARIOS: [(Only, Scenario); 12] = [
     (Only::FailOnce, fail_once::run),
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
+    (Only::Promote, promote::run),
     (Only::Telemetry, telemetry::run),
     (Only::Postgres, postgres::run),
     (Only::Http, http::run),

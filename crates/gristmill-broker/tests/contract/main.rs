@@ -9,6 +9,7 @@
 //! * `traces`: the traces that break a design without its guards, one test each (names as in the protocol's check).
 //! * `late`: requests that arrive late, answers that get lost, failovers.
 //! * `clock`: a Redis clock that was set back.
+//! * `limits`: slots and tokens of limited kinds.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
 //! * `schedules`: recurring jobs: define, fire, what people do with them, a clock that jumps.
@@ -16,6 +17,7 @@
 //! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `cancel`: jobs that a person takes back, and jobs that expired.
+//! * `pause`: what people pause, and until when.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
@@ -31,8 +33,10 @@ mod dead;
 mod delayed;
 mod fixture;
 mod late;
+mod limits;
 mod look;
 mod memory;
+mod pause;
 mod people;
 mod people_model;
 mod replies;

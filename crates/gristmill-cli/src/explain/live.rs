@@ -5,6 +5,7 @@ use crate::kinds::Served;
 use gristmill_broker::dead::DeadFound;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::locate::JobView;
+use gristmill_broker::pause::{Pause, Target};
 use gristmill_broker::survey::Sought;
 use gristmill_broker::waiting::HeldKey;
 use gristmill_broker::{Connection, QueueDefinition};
@@ -45,6 +46,8 @@ pub(super) struct Around {
     pub(super) first: Option<JobView>,
     /// A run of it that holds a thread of a living node, and was given up there.
     pub(super) hung: Option<HungRun>,
+    /// What is paused of its queue and stops it, or the first job of its key.
+    pub(super) pauses: Vec<Pause>,
     /// Whether a living node serves its kind; `None` where that is not known.
     pub(super) served: Option<bool>,
 }
@@ -91,6 +94,15 @@ impl Around {
             let living = nodes.nodes.iter().any(|node| node == run.incarnation.as_str());
             living && (run.partition, run.place) == (partition, job.place)
         });
+        let first_kind = first.as_ref().and_then(|first: &JobView| {
+            Envelope::decode(&first.envelope, usize::MAX).ok().map(|envelope| envelope.kind.to_owned())
+        });
+        let (_, mut pauses) = connection.pauses(&queue.name).await?;
+        pauses.retain(|pause| match &pause.target {
+            Target::Queue => true,
+            Target::Key(key) => *key == job.key,
+            Target::Kind(paused) => Some(paused) == kind.as_ref() || Some(paused) == first_kind.as_ref(),
+        });
         let at_least = seen.cut_short;
         Ok(Self {
             queue: queue.clone(),
@@ -102,6 +114,7 @@ impl Around {
             of_partition: Counted { jobs: of_partition, at_least },
             first,
             hung,
+            pauses,
             served,
             job: job.clone(),
         })

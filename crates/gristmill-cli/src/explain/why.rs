@@ -14,6 +14,8 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
     let Around { job, kind, .. } = around;
     let mut reasons = Vec::new();
     reasons.extend(no_owner(around));
+    let paused = |pause| crate::pause::reason(&around.queue.name, pause, job.now);
+    reasons.extend(around.pauses.iter().map(paused));
     reasons.extend(held(around));
     reasons.extend(behind(around));
     reasons.extend(reason::of_line(&job.line, kind.as_deref(), job.now));
@@ -33,7 +35,8 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
         ));
     }
     // What keeps it from running is told: then it does not run.
-    let blocked = reasons.iter().any(|it| ["held", "behind_key"].contains(&it.code) || it.until.is_some());
+    let blocked =
+        reasons.iter().any(|it| ["paused", "held", "behind_key"].contains(&it.code) || it.until.is_some());
     reasons.push(where_it_stands(around, blocked));
     reasons
 }

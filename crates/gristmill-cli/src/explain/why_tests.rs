@@ -39,6 +39,7 @@ fn around(job: JobView) -> Around {
         of_partition: Counted { jobs: 7, at_least: false },
         first: None,
         hung: None,
+        pauses: Vec::new(),
         served: Some(true),
     }
 }

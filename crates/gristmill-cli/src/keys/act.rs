@@ -110,28 +110,34 @@ impl ActArguments {
     /// # Errors
     /// What was expected, and what came.
     fn key(&self) -> Result<Key, Failure> {
-        let usage = |why: String| Err(Failure::Usage(why));
-        if self.key.is_empty() {
-            return usage("expected a key, got an empty text".into());
-        }
-        if !self.key_hex {
-            return Ok(Key::from_stored(self.key.clone().into_bytes().into()));
-        }
-        let digits = self.key.strip_prefix("0x").unwrap_or(&self.key);
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
-        match bytes
-            .filter(|_| digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit()))
-        {
-            Some(bytes) if !bytes.is_empty() => Ok(Key::from_stored(bytes.into())),
-            _ => usage(format!("expected an even number of hex digits for --key-hex, got {:?}", self.key)),
-        }
+        key_of(&self.key, self.key_hex)
     }
 
     fn act(&self, what: &str) -> Act {
         let hex = if self.key_hex { " key-hex" } else { "" };
         let filter = format!("queue={} key={}{hex}", self.queue, self.key);
         Act::new(what, filter, self.reason.as_deref().unwrap_or_default())
+    }
+}
+
+/// A key as it was typed.
+///
+/// # Errors
+/// What was expected, and what came.
+pub(crate) fn key_of(typed: &str, hex: bool) -> Result<Key, Failure> {
+    let usage = |why: String| Err(Failure::Usage(why));
+    if typed.is_empty() {
+        return usage("expected a key, got an empty text".into());
+    }
+    if !hex {
+        return Ok(Key::from_stored(typed.to_owned().into_bytes().into()));
+    }
+    let digits = typed.strip_prefix("0x").unwrap_or(typed);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = digits.as_bytes().chunks(2).map(byte).collect();
+    match bytes.filter(|_| digits.len().is_multiple_of(2) && digits.bytes().all(|b| b.is_ascii_hexdigit())) {
+        Some(bytes) if !bytes.is_empty() => Ok(Key::from_stored(bytes.into())),
+        _ => usage(format!("expected an even number of hex digits for --key-hex, got {typed:?}")),
     }
 }
 

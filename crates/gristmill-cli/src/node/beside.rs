@@ -35,7 +35,10 @@ impl Beside {
     /// With the kinds that others serve, and with the database of the settings for handlers that take a transaction. A
     /// database that the program registered itself stays.
     pub(crate) fn add_to(&self, registry: Registry, settings: &Settings) -> Result<Registry, Failure> {
-        let registry = self.remote.add_to(registry);
+        let mut registry = self.remote.add_to(registry);
+        for (kind, limit) in settings.limits().map_err(|fault| Failure::Usage(fault.to_string()))? {
+            registry = registry.limit(&kind, limit);
+        }
         #[cfg(feature = "postgres")]
         if !registry.has_state::<gristmill_postgres::Database>()
             && let Some(database) = settings.database()?

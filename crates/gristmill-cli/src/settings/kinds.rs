@@ -1,7 +1,7 @@
 //! Kinds that others serve: `kinds.NAME.http` or `kinds.NAME.exec`, and what may be said for all of them (`remote.SETTING`)
 //! and otherwise for one (`kinds.NAME.SETTING`).
 
-use super::{Fault, Settings, SettingsError, bounded, check, redis};
+use super::{Fault, Settings, SettingsError, bounded, check, limits, redis};
 use config::ValueKind;
 use gristmill_remote::exec::exit::{self, ExitTable};
 use gristmill_remote::http::signature;
@@ -17,12 +17,12 @@ pub(super) fn own(setting: &str) -> Option<ValueKind> {
     match setting {
         "http" => Some(ValueKind::String(String::new())),
         "exec" => Some(ValueKind::Array(Vec::new())),
-        _ => None,
+        _ => limits::form(setting),
     }
 }
 
-/// Both of them.
-pub(super) const OWN: [&str; 2] = ["http", "exec"];
+/// All of them.
+pub(super) const OWN: [&str; 6] = ["http", "exec", "max_running", "rate", "rate_burst", "rate_per"];
 /// What has a meaning for one of the two ways only.
 const FOR_HTTP: &[&str] =
     &["http_version", "connect_timeout_ms", "ca_file", "token_file", "secret_file", "status"];
@@ -31,6 +31,11 @@ const FOR_EXEC: &[&str] = &["exec_form", "folder", "exit"];
 /// Name and setting of `kinds.NAME.SETTING`, where a name may hold dots.
 pub(super) fn parts(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("kinds.")?.rsplit_once('.').filter(|(name, _)| !name.is_empty())
+}
+
+/// Limits across the fleet are said of any kind, also of one in code.
+fn is_remote((_, setting): &(&str, &str)) -> bool {
+    limits::form(setting).is_none()
 }
 
 /// What holds for every kind that does not say otherwise.
@@ -84,8 +89,13 @@ impl Settings {
     /// # Errors
     /// Values that cannot be, or do not go together; files that cannot be read, programs that are not there.
     pub fn remote(&self) -> Result<Remote, SettingsError> {
-        let names: BTreeSet<&str> =
-            self.of_kinds.keys().filter_map(|key| parts(key)).map(|(name, _)| name).collect();
+        let names: BTreeSet<&str> = self
+            .of_kinds
+            .keys()
+            .filter_map(|key| parts(key))
+            .filter(is_remote)
+            .map(|(name, _)| name)
+            .collect();
         let read = |name: &str| Of { settings: self, name }.config();
         let kinds = names.into_iter().map(read).collect::<Result<Vec<_>, _>>()?;
         Remote::new(kinds).map_err(|error| {

@@ -4,6 +4,7 @@
 //! * [`enqueue`]: lines in, and what is said about the bad ones;
 //! * [`dead`]: dead letters listed, shown and discarded, and what is noted of it;
 //! * [`cancel`]: jobs taken back;
+//! * [`pause`]: what does not start, and until when;
 //! * [`replay`]: dead letters brought back;
 //! * [`explain`]: where a job is and why it does not run;
 //! * [`keys`]: keys that wait, released and skipped, and `kinds`;
@@ -33,6 +34,7 @@ mod looking;
 mod monitor;
 mod node;
 mod others;
+mod pause;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod producers;

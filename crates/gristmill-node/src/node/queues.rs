@@ -4,6 +4,10 @@ use super::NodeError;
 use crate::config::{AfterDeadLetter, NodeConfig, QueueConfig};
 use crate::counters::Counters;
 use crate::keeper::{Keeper, Kept};
+use crate::limits::Limits;
+use crate::limits::gate::Gate;
+use crate::limits::releaser::{Releaser, ToReleaser};
+use crate::partition::Message;
 use crate::partition::lanes::Memory;
 use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
@@ -20,6 +24,7 @@ use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::node::QueuesNotPrepared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 /// Waits for Redis, refuses one that would evict, and makes the queues.
 pub(super) async fn prepare(
@@ -100,6 +105,7 @@ pub(super) fn serve(
     config: &NodeConfig,
     registry: &Registry,
     definitions: Vec<QueueDefinition>,
+    freed: &UnboundedSender<ToReleaser>,
 ) -> Vec<Served> {
     let (asked, most) = (registry.clone(), config.max_envelope_bytes);
     let rules = match registry.has_rules() {
@@ -133,9 +139,59 @@ pub(super) fn serve(
                 max_envelope_bytes: config.max_envelope_bytes,
                 budget: Budget::new(queue.retry_budget, Instant::now()),
                 rules: rules.clone(),
+                limits: Limits::new(&queue.name, registry, config.max_envelope_bytes, freed),
                 traced: config.telemetry.traces().map(|traces| (queue.name.clone(), traces.share())),
             },
         },
     };
     definitions.into_iter().zip(&config.queues).enumerate().map(serve_one).collect()
+}
+
+/// The gates of all queues; each wakes the partitions of its own.
+pub(super) fn gates(served: &[Served]) -> Vec<Arc<Gate>> {
+    let mut gates = Vec::new();
+    for queue in served {
+        for gate in queue.bounds.policy.limits.gates() {
+            let partitions = queue.partitions.clone();
+            gate.wakes(move |partition| {
+                if let Some(shared) = partitions.get(usize::from(partition)) {
+                    shared.cast(Message::Opened);
+                }
+            });
+            gates.push(gate.clone());
+        }
+    }
+    gates
+}
+
+pub(super) fn releaser(
+    config: &NodeConfig,
+    served: &[Served],
+    link: &Link,
+    incarnation: &Incarnation,
+    told: UnboundedReceiver<ToReleaser>,
+) -> Releaser {
+    let limits = |queue: &Served| (queue.definition.name.clone(), queue.bounds.policy.limits.clone());
+    Releaser {
+        link: link.clone(),
+        incarnation: incarnation.clone(),
+        ttl: config.lease_ttl,
+        telemetry: config.telemetry.clone(),
+        queues: served.iter().map(limits).collect(),
+        told,
+    }
+}
+
+/// Slots and waits of limited kinds are counted where they are, whenever somebody asks.
+pub(super) fn told_of_limits(telemetry: &Telemetry, gates: Vec<Arc<Gate>>) {
+    if gates.is_empty() {
+        return;
+    }
+    telemetry.ask(move |metrics| {
+        for gate in &gates {
+            let labels = [gate.queue.as_str(), gate.kind];
+            metrics.limit_slots.with(&labels).set(gate.holds() as f64);
+            metrics.limit_waiting.with(&labels).set(gate.waiting() as f64);
+        }
+    });
 }

@@ -1,13 +1,18 @@
 //! What a partition asks of Redis beside its numbered calls: the lease, parked jobs, the outbox. Each errand is a task that
 //! comes back with a message; one that comes too late is dropped by its epoch or its number.
 
-use super::tenure::Event;
+use super::surroundings::Surroundings;
+use super::tenure::{Asking, Event};
 use super::{AcquireAnswer, Message, Orphan, State, line};
 use crate::partition::lanes::LaneId;
+use gristmill_broker::admit::{Admission, Admit, Admitted};
+use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_broker::lease::acquire::{Acquire, Acquired};
 use gristmill_broker::{CallError, Epoch, Fence};
-use gristmill_job::Place;
+use gristmill_job::{Place, QueueName};
 use gristmill_telemetry::events::job::{EmittedUnsent, JobAbsolved, JobNotAbsolved, ParkedUnread};
+use gristmill_telemetry::events::node::LimitUnanswered;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Between two tries to read parked jobs.
@@ -29,7 +34,7 @@ impl State {
                 tokio::time::sleep(pause).await;
             }
             let connection = around.line_of(partition).connected().await;
-            let outcome = loop {
+            let mut outcome = loop {
                 let sent = Instant::now();
                 let acquire = Acquire {
                     queue: &queue,
@@ -50,7 +55,16 @@ impl State {
                     Err(error) => break Err(error),
                 }
             };
-            let _ = myself.cast(Message::Acquired(request, Box::new(AcquireAnswer { before, outcome })));
+            // Before anything starts it is known what is paused; without that the lease is of no use.
+            let (asked, mut pauses) = (Instant::now(), None);
+            if let Ok((Acquired::Granted(_), connection, _)) = &outcome {
+                match connection.pauses(&queue.name).await {
+                    Ok((_, all)) => pauses = Some((asked, all)),
+                    Err(error) => outcome = Err(error),
+                }
+            }
+            let answer = AcquireAnswer { before, outcome, pauses };
+            let _ = myself.cast(Message::Acquired(request, Box::new(answer)));
         });
     }
 
@@ -102,6 +116,26 @@ impl State {
         });
     }
 
+    /// Asks the limits of kinds whether runs may begin; one question for each kind. What comes back always comes back: a permit
+    /// that nobody takes frees its slot.
+    pub(super) fn admit(&self, asking: Vec<Asking>) {
+        let (around, epoch, myself) = (self.around.clone(), self.machine.epoch(), self.myself.clone());
+        let queue = self.queue.name.clone();
+        tokio::spawn(async move {
+            let mut of_kinds: BTreeMap<&'static str, Vec<Asking>> = BTreeMap::new();
+            for one in asking {
+                of_kinds.entry(one.permit.gate.kind).or_default().push(one);
+            }
+            for (kind, mut asking) in of_kinds {
+                while !asking.is_empty() {
+                    let rest = asking.split_off(asking.len().min(MAX_JOBS_PER_CALL));
+                    let answers = ask(&around, &queue, kind, std::mem::replace(&mut asking, rest)).await;
+                    let _ = myself.cast(Message::Event(epoch, Event::Admitted(answers)));
+                }
+            }
+        });
+    }
+
     /// Enqueues what lies in the outbox, each by its id, and tells which entries may be removed.
     pub(super) fn forward(&self) {
         let Some(line) = &self.line else { return };
@@ -121,5 +155,53 @@ impl State {
             };
             let _ = myself.cast(Message::Event(epoch, Event::Forwarded { ids, more }));
         });
+    }
+}
+
+/// Asks for runs of one kind, and tells their permits.
+async fn ask(
+    around: &Surroundings,
+    queue: &QueueName,
+    kind: &'static str,
+    asking: Vec<Asking>,
+) -> Vec<(Asking, Option<Admitted>)> {
+    let limit = asking.first().map(|one| one.permit.gate.limit).unwrap_or_default();
+    let runs: Vec<Admit> = asking.iter().map(|one| one.permit.asks(one.entry.key.clone())).collect();
+    let (incarnation, ttl) = (&around.incarnation, around.lease_ttl);
+    let admission = Admission { queue, kind, limit: &limit, incarnation, ttl };
+    let sent = Instant::now();
+    let said = match around.link.current() {
+        Some(connection) => connection.admit(&admission, &runs).await,
+        None => Err(CallError::NotConnected("no connection".into())),
+    };
+    let asked = &around.telemetry.metrics().limit_asked_total;
+    let said: Vec<Option<Admitted>> = match said {
+        Ok(said) => said.into_iter().map(Some).collect(),
+        Err(error) => {
+            around.telemetry.tell(&LimitUnanswered {
+                queue: queue.as_str(),
+                kind,
+                answer: "unanswered",
+                error: &error,
+            });
+            vec![None; asking.len()]
+        }
+    };
+    let until = sent + around.heartbeat.trust();
+    for (one, said) in asking.iter().zip(&said) {
+        one.permit.answered(*said, until, rand::random());
+        if let Some(said) = said {
+            asked.with(&[queue.as_str(), kind, word(*said)]).add(1);
+        }
+    }
+    asking.into_iter().zip(said).collect()
+}
+
+fn word(said: Admitted) -> &'static str {
+    match said {
+        Admitted::Slot | Admitted::Passed => "admitted",
+        Admitted::Full(_) => "full",
+        Admitted::Until(_) | Admitted::KeyUntil(_) => "rate",
+        Admitted::Fenced => "fenced",
     }
 }

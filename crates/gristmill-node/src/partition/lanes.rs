@@ -7,10 +7,12 @@
 //!     │ └─ granted ─ Alone          └─▶ Ready                   ▼
 //!     │ not here                                             Backoff ── due ──▶ Ready
 //!     └──────▶ Loading ──▶ Ready        a dead letter that holds its key ──▶ Held ── a person ──▶ Ready
+//!                            Ready, where its kind or key is paused ──▶ Paused ── resumed ──▶ Ready
 //! ```
 //!
 //! One job of a key runs at a time; a failing head blocks its lane and no other. A lane is `Blocked` while a run of an
-//! earlier tenure with its key has not ended in this process, and `Alone` while its head waits until nothing else runs.
+//! earlier tenure with its key has not ended in this process, `Alone` while its head waits until nothing else runs, and
+//! `Limited` while the limit of its kind lets no more begin.
 //!
 //! Only the first jobs of a lane are in memory. The others are *parked*: claimed, and remembered by their place alone;
 //! so are all jobs of a lane whose head waits for long. Parked jobs stay where they are in Redis, keep their place, and are
@@ -24,6 +26,7 @@ mod acknowledged;
 mod counts;
 mod heads;
 mod keys;
+mod limited;
 mod parking;
 mod returning;
 mod withdrawing;
@@ -62,6 +65,10 @@ pub(crate) enum Head {
     Blocked,
     /// Its key waits for a person.
     Held,
+    /// The limit of its kind lets no more begin for now.
+    Limited,
+    /// A person has paused its kind or its key.
+    Paused,
 }
 
 impl Head {
@@ -140,6 +147,8 @@ struct Lane {
     loading: bool,
     /// When the head is due, as far as this process has known it; see [`Lanes::loaded`].
     due: Option<Instant>,
+    /// It has waited for the limit of its kind, and its turn has come.
+    has_turn: bool,
 }
 
 impl Lane {
@@ -147,7 +156,7 @@ impl Lane {
     fn is_parked(&self, memory: Memory, now: Instant) -> bool {
         match self.state {
             Head::Backoff { until } => until > now + memory.longest_wait,
-            Head::Held => true,
+            Head::Held | Head::Paused => true,
             _ => false,
         }
     }
@@ -276,7 +285,15 @@ impl Lanes {
         });
         // A copy of its own: the key of an entry holds on to the whole entry.
         let key = Key::from_stored(bytes::Bytes::copy_from_slice(key.as_bytes()));
-        let lane = Lane { key: key.clone(), state: Head::Ready, jobs, parked, loading: false, due: None };
+        let lane = Lane {
+            key: key.clone(),
+            state: Head::Ready,
+            jobs,
+            parked,
+            loading: false,
+            due: None,
+            has_turn: false,
+        };
         self.slots[id.0 as usize] = Some(lane);
         self.by_key.insert(key, id);
         id

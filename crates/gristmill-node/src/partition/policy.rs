@@ -1,5 +1,6 @@
 //! What a queue and its kinds say about jobs that do not simply succeed.
 
+use crate::limits::Limits;
 use crate::worker::run_queue::lock;
 use gristmill_handler::Rule;
 use gristmill_job::retry_budget::{Bucket, RetryBudget};
@@ -25,6 +26,8 @@ pub(crate) struct Policy {
     pub(crate) budget: Budget,
     /// What the kinds say.
     pub(crate) rules: Rules,
+    /// Which kinds are limited across the fleet.
+    pub(crate) limits: Limits,
     /// Where attempts are traced: the queue, and the share of them that is kept whatever they come to.
     pub(crate) traced: Option<(QueueName, f64)>,
 }
@@ -41,6 +44,7 @@ impl Policy {
             max_envelope_bytes: 1 << 20,
             budget: Budget::new(RetryBudget { share: 0.2, per_second: 1e9 }, Instant::now()),
             rules: Rules::default(),
+            limits: Limits::default(),
             traced: None,
         }
     }

@@ -50,6 +50,7 @@ impl Stage {
             lines: Vec::new(),
             heartbeat: Arc::new(Heartbeat::new(rhythm, counters.clone(), Telemetry::default())),
             doorbell: Arc::default(),
+            promotions: crate::promotions::Promotions::default(),
             alone: Arc::new(Alone::new(runs.clone(), vec![shared.clone()], ALONE_WAIT, Telemetry::default())),
             runs,
             counters,

@@ -4,6 +4,7 @@ use crate::counters::Counters;
 use crate::doorbell::Doorbell;
 use crate::heartbeat::Heartbeat;
 use crate::lease_manager::Message as ToManager;
+use crate::promotions::Promotions;
 use crate::worker::alone::Alone;
 use crate::worker::run_queue::{RunQueue, lock};
 use gristmill_broker::{Broker, Incarnation, Link};
@@ -23,6 +24,7 @@ pub(crate) struct Surroundings {
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) alone: Arc<Alone>,
+    pub(crate) promotions: Promotions,
     pub(crate) counters: Arc<Counters>,
     pub(crate) telemetry: Telemetry,
     pub(crate) lease_ttl: Duration,

@@ -15,22 +15,27 @@
 //!
 //! Here: the state and the one entry point. `events` is what goes in and out, `recovery` how tenures begin and end,
 //! `promoting` how jobs for later become ready, `looking` what is learned beside the claims, `serving` what happens while all
-//! is well and how a partition is left, `cancelling` what a person takes back, `starting` from a head to its run, `settling`
-//! from a run to its verdict's answer.
+//! is well and how a partition is left, `cancelling` what a person takes back, `pausing` what a person stops,
+//! `starting` from a head to its run, `limiting` what a limit of its kind does to that, `settling` from a
+//! run to its verdict's answer.
 
 mod cancelling;
 mod events;
+mod limiting;
 mod looking;
+mod pausing;
 mod promoting;
 mod recovery;
 mod serving;
 mod settling;
 mod starting;
 
-pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Now, Ran, Run, Why};
+pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Next, Now, Ran, Run, Why};
+pub(crate) use limiting::Asking;
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};
+use crate::partition::pauses::Pauses;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Refusal, Settle};
@@ -102,9 +107,11 @@ pub(crate) struct Tenure {
     /// Tenures in a row in which nothing was claimed or settled.
     short_tenures: u32,
     alone: starting::Alone,
+    limited: limiting::Limited,
     looking: looking::Looking,
     promoting: promoting::Promoting,
     cancelling: cancelling::Cancelling,
+    pauses: Arc<Pauses>,
     /// What a job has weighed lately, in bytes; nothing is known before the first.
     job_bytes: Option<usize>,
 }
@@ -172,9 +179,11 @@ impl Tenure {
             yield_after: None,
             short_tenures: 0,
             alone: starting::Alone::default(),
+            limited: limiting::Limited::default(),
             looking: looking::Looking::default(),
             promoting: promoting::Promoting::default(),
             cancelling: cancelling::Cancelling::default(),
+            pauses: Arc::default(),
             job_bytes: None,
         }
     }
@@ -210,6 +219,7 @@ impl Tenure {
                 }
             }
             Event::Yield(why) => self.give_up(why, now, actions),
+            Event::Pauses(pauses) => self.pauses(pauses, now, actions),
             Event::Acquired(answer) => self.acquired(answer, now, actions),
             Event::Answered(number, result) => self.answered(number, result, now, actions),
             Event::Ended(ended) => {
@@ -223,6 +233,7 @@ impl Tenure {
                 }
             }
             Event::Bell => self.promoting.look(),
+            Event::MayPromote => self.may_promote(actions),
             Event::Renewed { wanted, changes, due } => {
                 self.heard(changes);
                 self.promoting.told(due, now);
@@ -241,11 +252,13 @@ impl Tenure {
                 }
             }
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
+            Event::Admitted(answers) => self.admitted(answers, now, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Loaded(lane, jobs) => self.lanes.loaded(lane, jobs, now.instant),
             Event::Tick => {}
         }
         self.go_on(beat, now, actions);
+        self.drop_permits();
     }
 
     fn answered(
@@ -319,6 +332,7 @@ impl Tenure {
         }
         self.settle(actions);
         self.mark_starts(actions);
+        self.ask_limits(actions);
         match self.phase {
             Phase::Serving => {
                 if beat {

@@ -19,6 +19,7 @@ fn policy(redelivery: Redelivery, delivery: DeliverySemantics) -> Policy {
         max_envelope_bytes: 1 << 20,
         unknown_kind_wait: Duration::from_secs(60),
         budget: Budget::new(RetryBudget { share: 0.0, per_second: 0.1 }, Instant::now()),
+        limits: crate::limits::Limits::default(),
         traced: None,
         rules: if plain { Rules::default() } else { Rules::new(move |_| rule) },
     }

@@ -117,7 +117,8 @@ impl Executor {
         if let Some(slot) = &run.slot {
             slot.take();
         }
-        if !partition.may_start(run.epoch, run.acknowledged, started_at) {
+        let let_in = run.slot.as_ref().is_none_or(|slot| slot.may_begin(started_at));
+        if !let_in || !partition.may_start(run.epoch, run.acknowledged, started_at) {
             self.not_run(&partition, run, Ran::NotStarted);
             return true;
         }

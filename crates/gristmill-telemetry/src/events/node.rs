@@ -43,6 +43,10 @@ events! {
     QueueDiffers "queue.differs" ERROR "gristmill_node" "the queue was made with another number of partitions; this node cannot serve it"
         { queue: show, partitions: str, configured: num }
         {}
+    /// Something of a queue is paused, or no more.
+    QueuePauses "queue.pauses" INFO "gristmill_node" "what is paused of a queue has changed"
+        { queue: str, pauses: num, targets: str }
+        {}
     /// A lease could not be asked for.
     AcquireFailed "lease.acquire_failed" WARN "gristmill_node" "acquire failed"
         { queue: show, partition: num, error: show }
@@ -59,6 +63,22 @@ events! {
     PartitionHandedOver "partition.handed_over" DEBUG "gristmill_node" "a partition is handed over"
         { queue: str, partition: num, epoch: show, took_ms: ms }
         { handovers_total[queue] += 1, handover_duration_seconds[] <= took_ms }
+    /// A kind was limited otherwise before.
+    LimitChanged "limit.changed" INFO "gristmill_node" "a kind is limited otherwise than before, on all nodes"
+        { queue: str, kind: str, limit: show, before: str }
+        {}
+    /// What the kinds are limited to could not be written.
+    LimitsUnsaid "limit.unsaid" WARN "gristmill_node" "what kinds are limited to cannot be written yet, will try again"
+        { queue: str, error: show }
+        {}
+    /// Runs asked for their limit, and no answer came.
+    LimitUnanswered "limit.unanswered" WARN "gristmill_node" "runs of a limited kind wait: no answer came"
+        { queue: str, kind: str, answer: str, error: show }
+        { limit_asked_total[queue, kind, answer] += 1 }
+    /// A run goes on whose slot lapsed, or was inherited by another.
+    SlotLost "limit.slot_lost" WARN "gristmill_node" "a run goes on without its slot: it lapsed while Redis heard nothing, or another runs its job"
+        { queue: str, kind: str, job: show }
+        { limit_slots_lost_total[queue, kind] += 1 }
     /// The doorbell's connection broke.
     DoorbellLost "doorbell.lost" DEBUG "gristmill_node" "the doorbell lost its connection"
         { error: show }

@@ -12,6 +12,11 @@ impl Lanes {
         self.set(id, Head::Marking);
     }
 
+    /// It runs: nothing had to be written before.
+    pub(crate) fn begin(&mut self, id: LaneId) {
+        self.set(id, Head::Running);
+    }
+
     /// It waits until nothing else runs.
     pub(crate) fn alone(&mut self, id: LaneId) {
         self.set(id, Head::Alone);

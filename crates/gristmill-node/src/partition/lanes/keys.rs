@@ -1,4 +1,5 @@
-//! What stops whole lanes: a run of their key that has not ended in this process, and a dead letter that waits for a person.
+//! What stops whole lanes: a run of their key that has not ended in this process, a dead letter that waits for a person, and a
+//! pause.
 
 use super::{Head, LaneId, Lanes};
 use gristmill_job::Key;
@@ -41,10 +42,26 @@ impl Lanes {
         }
     }
 
+    /// The head that was to start is paused.
+    pub(crate) fn pause(&mut self, id: LaneId) {
+        self.set(id, Head::Paused);
+        self.park(id);
+    }
+
+    /// Something is paused no more: every head that waits for that may try.
+    pub(crate) fn resume(&mut self, now: Instant) {
+        for at in 0..self.slots.len() {
+            let id = LaneId(u32::try_from(at).unwrap_or(u32::MAX));
+            if self.stands(id, Head::Paused) {
+                self.next_head(id, now);
+            }
+        }
+    }
+
     /// A head that runs is settled first; one that is being read, or waits to run alone, is stopped when it comes.
     fn stop_if_idle(&mut self, key: &Key, now: Instant) {
         let Some(id) = self.find(key) else { return };
-        let idle = |state| matches!(state, Head::Ready | Head::Backoff { .. });
+        let idle = |state| matches!(state, Head::Ready | Head::Backoff { .. } | Head::Limited);
         if self.look(id).is_some_and(|lane| idle(lane.state)) {
             self.next_head(id, now);
         }

@@ -74,7 +74,7 @@ impl Lanes {
             self.close(id);
         } else if state == Head::Loading {
             self.next_head(id, now);
-        } else if state == Head::Held {
+        } else if matches!(state, Head::Held | Head::Paused) {
             self.park(id);
         }
     }
@@ -113,7 +113,7 @@ impl Lanes {
     /// A person may have asked something of heads that wait: up to `most` of them, from lane `from` on, are read again.
     /// Returns where to go on, if there are more.
     pub(crate) fn read_again(&mut self, from: usize, most: usize) -> Option<usize> {
-        let waits = |lane: &Lane| matches!(lane.state, Head::Backoff { .. }) && !lane.loading;
+        let waits = |lane: &Lane| matches!(lane.state, Head::Backoff { .. } | Head::Limited) && !lane.loading;
         let lanes: Vec<usize> = (from..self.slots.len())
             .filter(|at| self.slots[*at].as_ref().is_some_and(waits))
             .take(most)

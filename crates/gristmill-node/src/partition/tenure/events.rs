@@ -1,9 +1,12 @@
 //! What a tenure is told and what it asks for.
 
+use super::limiting::Asking;
 use crate::partition::lanes::{LaneId, Memory};
+use crate::partition::pauses::Pauses;
 use crate::partition::policy::Policy;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
+use gristmill_broker::admit::Admitted;
 use gristmill_broker::start::How;
 use gristmill_broker::{Answer, Call, CallError, Entry, Epoch, Settle, Settled};
 use gristmill_handler::{Answer as RunAnswer, Facts};
@@ -41,6 +44,8 @@ pub(crate) enum Event {
     Serve,
     /// The lease manager, or another node's wish, wants it given up.
     Yield(Why),
+    /// This is paused, and nothing else.
+    Pauses(Arc<Pauses>),
     /// Acquire was answered.
     Acquired(Result<Epoch, ()>),
     /// A numbered call was answered, or not.
@@ -58,12 +63,16 @@ pub(crate) enum Event {
     },
     /// Another job for later may be the first.
     Bell,
+    /// It is this partition's turn to promote a slice.
+    MayPromote,
     /// The tenure cannot go on.
     Lost(End),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
     Forwarded { ids: Vec<Place>, more: bool },
     /// Parked jobs of a lane were read, in the order they were asked for.
     Loaded(LaneId, Vec<(Place, Option<Entry>)>),
+    /// What the limits of their kinds said to runs that asked; nothing where no answer came.
+    Admitted(Vec<(Asking, Option<Admitted>)>),
     /// Nothing runs in the process, and nothing will start: the job at this place may run alone.
     Alone(Place),
     /// Some time has passed.
@@ -82,6 +91,8 @@ pub(crate) enum Action {
     Send(u64, Arc<Call>),
     /// Run these.
     Start(Vec<Run>),
+    /// Ask the limits of their kinds whether these may begin. `Admitted` answers, always.
+    Admit(Vec<Asking>),
     /// Read these parked jobs of a lane.
     Load(LaneId, Vec<Place>),
     /// The job at this place is to run alone: ask for it. `Alone` answers, once no other run is under way.
@@ -97,6 +108,8 @@ pub(crate) enum Action {
     Unstarted(usize),
     /// The run of the job at this place is to stop: one that has not started comes back as `NotStarted`, one that runs is asked.
     Cancel(Place),
+    /// Runs that have not started come back as `NotStarted`, and may be started again.
+    Recall,
     /// Withdraw runs that have not started; they come back as `NotStarted`.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.
@@ -109,6 +122,10 @@ pub(crate) enum Action {
     Idle { end: Option<End>, released: bool },
     /// A tenure ended and the next begins.
     Ended(End),
+    /// Ask for a turn to promote a slice; `MayPromote` answers.
+    AskPromote,
+    /// The turn is over.
+    PromoteOver,
     /// So many jobs for later became ready, the latest so late; so many had no body any more.
     Promoted { moved: u64, late: Duration, lost: u64 },
     /// So many jobs were done.
@@ -202,6 +219,19 @@ pub(crate) enum First {
     /// A start mark.
     Mark(How),
     /// The acknowledgement of a job that may run at most once.
+    Acknowledge,
+    /// Nothing, but the limit of its kind is asked.
+    Admit(Next),
+}
+
+/// What comes once the limit of its kind lets a run begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The run itself.
+    Run,
+    /// A start mark.
+    Mark(How),
+    /// The acknowledgement.
     Acknowledge,
 }
 

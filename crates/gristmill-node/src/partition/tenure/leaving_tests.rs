@@ -87,14 +87,12 @@ fn a_drain_that_meets_a_release_under_way_stays_a_drain() {
     let answer = Answer::Recovered { entries: Vec::new(), next: Place::ZERO };
     played.tell(Duration::ZERO, Event::Answered(1, Ok(answer)));
     played.taken();
-    let nothing = super::promoting_tests::slice(0, Vec::new(), None);
-    played.tell(Duration::ZERO, Event::Answered(3, Ok(nothing)));
-    played.tell(Duration::ZERO, Event::Answered(4, Ok(Answer::Claimed(Vec::new()))));
+    played.tell(Duration::ZERO, Event::Answered(3, Ok(Answer::Claimed(Vec::new()))));
     played.tell(Duration::ZERO, Event::Forwarded { ids: Vec::new(), more: false });
     let actions = played.tell(Duration::ZERO, Event::Yield(Why::Handover));
     assert!(actions.iter().any(|action| matches!(action, Action::Send(_, call) if **call == Call::Release)));
     played.tell(Duration::ZERO, Event::Yield(Why::Drain));
-    let actions = played.tell(Duration::ZERO, Event::Answered(5, Ok(Answer::Done)));
+    let actions = played.tell(Duration::ZERO, Event::Answered(4, Ok(Answer::Done)));
     let drained = |action: &Action| matches!(action, Action::Idle { end: Some(End::Drain), released: true });
     assert!(actions.iter().any(drained), "{actions:?}");
 }

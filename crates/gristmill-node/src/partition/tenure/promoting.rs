@@ -1,10 +1,11 @@
 //! Jobs for later: the owner moves them to the stream when they are due, a slice at a time.
 //!
-//! Each answer names the next slice, and other calls go in between. Where nothing is due it tells when the next is, and a wake
+//! Each answer names the next slice, and other calls go in between: for each the partition waits for its turn among those of the
+//! node. Where nothing is due it tells when the next is, and a wake
 //! comes then: nothing is asked again and again. A new first job rings the bell; every renewal tells as well, in case the bell
 //! was not heard.
 
-use super::{Action, Now, Tenure};
+use super::{Action, Now, Phase, Tenure};
 use gristmill_broker::Call;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::promote::Promoted;
@@ -23,6 +24,7 @@ pub(super) struct Promoting {
     due: Option<Instant>,
     /// Something may be due that is not known of.
     look: bool,
+    /// A turn is asked for, or a call is on its way.
     under_way: bool,
 }
 
@@ -40,7 +42,7 @@ impl Promoting {
 }
 
 impl Tenure {
-    /// Moves what is due, one call at a time.
+    /// Asks for a turn where something is due, one call at a time.
     pub(super) fn promote(&mut self, now: Now, actions: &mut Vec<Action>) {
         let promoting = &mut self.promoting;
         if promoting.under_way {
@@ -48,19 +50,30 @@ impl Tenure {
         }
         let is_due = promoting.due.is_some_and(|due| due <= now.instant);
         if promoting.look || is_due || !promoting.slice.is_empty() {
-            promoting.look = false;
             promoting.under_way = true;
-            promoting.due = None;
-            let slice = std::mem::take(&mut promoting.slice);
-            self.send(Call::Promote(slice), Vec::new(), actions);
+            actions.push(Action::AskPromote);
         } else if let Some(due) = promoting.due {
             actions.push(Action::WakeAt(due));
         }
     }
 
+    /// Its turn has come.
+    pub(super) fn may_promote(&mut self, actions: &mut Vec<Action>) {
+        if self.phase != Phase::Serving || !self.promoting.under_way {
+            self.promoting.under_way = false;
+            actions.push(Action::PromoteOver);
+            return;
+        }
+        self.promoting.look = false;
+        self.promoting.due = None;
+        let slice = std::mem::take(&mut self.promoting.slice);
+        self.send(Call::Promote(slice), Vec::new(), actions);
+    }
+
     pub(super) fn promoted(&mut self, promoted: Promoted, now: Now, actions: &mut Vec<Action>) {
         let Promoted { moved, late, lost, due, next, now: told_at } = promoted;
         self.promoting.under_way = false;
+        actions.push(Action::PromoteOver);
         self.promoting.slice = due;
         // By when it was answered: the clock of Redis stood there already. At the least a little later, so that a clock that
         // stands still makes no hot loop.

@@ -88,6 +88,7 @@ impl Tenure {
         let unsettled = self.to_settle.drain(..).filter_map(|settling| settling.attempt);
         lost(unsettled.chain(self.calls.take_attempts()), actions);
         self.to_mark.clear();
+        self.wait_no_more();
         self.calls = Calls::default();
         (self.news, self.rung, self.claiming, self.settling_calls) = (false, None, false, 0);
         self.outbox = Outbox::Empty;

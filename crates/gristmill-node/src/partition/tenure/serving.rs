@@ -53,6 +53,7 @@ impl Tenure {
 
     pub(super) fn serve(&mut self, now: Now, actions: &mut Vec<Action>) {
         self.lanes.wake_due(now.instant);
+        self.reopen(now, actions);
         if self.lanes.has_ready() && now.trusted {
             self.start_heads(now, actions);
         }
@@ -67,8 +68,12 @@ impl Tenure {
             self.outbox = Outbox::UnderWay { more: false };
             actions.push(Action::Forward);
         }
-        self.make_room(now, actions);
-        let count = self.room();
+        let count = if self.pauses.queue() {
+            0
+        } else {
+            self.make_room(now, actions);
+            self.room()
+        };
         if (self.news || self.rung.is_some()) && !self.claiming && count > 0 {
             self.claiming = true;
             (self.news, self.rung) = (false, None);
@@ -94,6 +99,7 @@ impl Tenure {
         if now.instant >= since + LONG_FULL {
             self.full_since = None;
             self.lanes.park_followers();
+            self.lanes.park_limited();
             self.news = true;
         } else {
             actions.push(Action::WakeAt(since + LONG_FULL));

@@ -1,6 +1,6 @@
 //! From a head that is ready to its run: at once, under a start mark, alone in the process, or acknowledged first.
 
-use super::{Action, End, First, Now, Phase, Run, Settling, Tenure};
+use super::{Action, End, First, Next, Now, Phase, Run, Settling, Tenure};
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId, LaneJob};
 use crate::partition::verdict;
@@ -26,16 +26,29 @@ pub(super) struct Alone {
 impl Tenure {
     /// Starts every head that is ready.
     pub(super) fn start_heads(&mut self, now: Now, actions: &mut Vec<Action>) {
+        // Nothing of it starts, and its lanes need not be looked at.
+        if self.pauses.queue() {
+            return;
+        }
         let (mut runs, mut first_runs) = (Vec::new(), 0);
         while let Some((lane, job)) = self.lanes.start_next() {
             let job = if self.is_cancelled(job.entry.place) { self.with_cancel(job) } else { job };
+            if self.is_paused(&job) {
+                self.pause(lane);
+                continue;
+            }
+            let Ok(permit) = self.may_ask(lane, &job, now, actions) else { continue };
             let asks = |first| Run { first: Some(first), ..self.run(lane, &job, None) };
             match Way::of(&job, &self.bounds.policy, &self.node, now.instant) {
+                Way::Run if permit.is_some() => runs.push(asks(First::Admit(Next::Run))),
+                Way::Mark(how) if permit.is_some() => runs.push(asks(First::Admit(Next::Mark(how)))),
+                Way::Acknowledge if permit.is_some() => runs.push(asks(First::Admit(Next::Acknowledge))),
                 Way::Run => runs.push(self.run(lane, &job, None)),
                 Way::Mark(how) => runs.push(asks(First::Mark(how))),
                 Way::Acknowledge => runs.push(asks(First::Acknowledge)),
                 Way::Alone(how) => self.ask_alone(lane, job.entry.place, how, actions),
                 Way::Settle(unrun) => {
+                    self.asks_nothing(job.entry.place);
                     let settle = self.judge(now).unrun(&job, unrun);
                     self.lanes.settling(lane);
                     let entry = job.entry.clone();
@@ -56,11 +69,13 @@ impl Tenure {
     /// A run holds its slot and would begin: what comes first is written. So no more is marked than runs (V33), and no more
     /// acknowledged than would be lost with this process.
     pub(super) fn asked(&mut self, lane: LaneId, job: &LaneJob, first: First, slot: Arc<Slot>, now: Now) {
-        if self.phase != Phase::Serving || !now.trusted || self.is_cancelled(job.entry.place) {
+        let stopped = self.is_cancelled(job.entry.place) || self.is_paused(job);
+        if self.phase != Phase::Serving || !now.trusted || stopped {
             self.lanes.not_run(lane, now.instant);
             return;
         }
         match first {
+            First::Admit(next) => self.asks_limit(lane, job, next, slot, now),
             First::Mark(how) => {
                 self.lanes.marking(lane);
                 self.to_mark.push((lane, job.clone(), how, Some(slot)));
@@ -202,7 +217,10 @@ impl Tenure {
         {
             let job = job.clone();
             self.alone.waiting.pop_front();
-            self.mark(&[(lane, job, how, None)], actions);
+            match self.has_permit(place) {
+                true => self.asks_limit(lane, &job, Next::Mark(how), Slot::none(), now),
+                false => self.mark(&[(lane, job, how, None)], actions),
+            }
             return;
         }
         if let Some((lane, ..)) = asked

@@ -30,8 +30,12 @@ struct Faults {
     hangs: bool,
     /// A person wakes jobs that wait, and passes over the last of a key.
     acts: bool,
+    /// The kind of most jobs is limited, and its limit says no.
+    limits: bool,
     /// A person cancels jobs of one key.
     cancels: bool,
+    /// A person pauses the queue, a kind, a key, and resumes them.
+    pauses: bool,
 }
 
 impl World {
@@ -82,6 +86,10 @@ impl World {
             return;
         }
         self.step_alone(n);
+        if self.nodes[n].asks_promote && self.rng.one_in(3) {
+            self.nodes[n].asks_promote = false;
+            self.tell(n, Event::MayPromote);
+        }
         if self.rng.one_in(40) {
             self.step_person();
         }
@@ -93,7 +101,10 @@ impl World {
             5 => self.step_start(n),
             6 => self.step_end(n),
             7 => self.step_renew(n),
-            8 => self.step_load(n),
+            8 => {
+                self.step_load(n);
+                self.step_limit(n);
+            }
             _ => {
                 let ms = 1 + self.rng.below(30);
                 self.pass(ms);
@@ -163,9 +174,12 @@ impl World {
             asks: false,
             hangs: false,
             acts: false,
+            limits: false,
             cancels: false,
+            pauses: false,
         };
         self.late.clear();
+        self.pauses = Arc::default();
         for node in &mut self.nodes {
             node.stopped = false;
         }
@@ -217,7 +231,9 @@ const NONE: Faults = Faults {
     asks: false,
     hangs: false,
     acts: false,
+    limits: false,
     cancels: false,
+    pauses: false,
 };
 
 fn simulate(faults: Faults) {
@@ -299,7 +315,9 @@ fn everything_at_once() {
         asks: false,
         hangs: true,
         acts: true,
+        limits: false,
         cancels: false,
+        pauses: true,
     });
 }
 
@@ -382,6 +400,23 @@ fn runs_that_hang_and_people_who_act() {
 }
 
 #[test]
+fn what_is_paused_does_not_start_and_goes_on_in_order_once_it_is_resumed() {
+    let pauses = Faults { pauses: true, ..NONE };
+    simulate(pauses);
+    simulate(Faults { retry: true, dies: true, acts: true, handover: true, ..pauses });
+    simulate(Faults {
+        lost: true,
+        reconnect: true,
+        retry: true,
+        crash: true,
+        expiry: true,
+        hangs: true,
+        ..pauses
+    });
+    simulate_few(Faults { cancels: true, lost: true, retry: true, handover: true, ..pauses });
+}
+
+#[test]
 fn jobs_that_a_person_cancels_end_once_and_their_lane_goes_on() {
     let cancels = Faults { cancels: true, ..NONE };
     simulate_few(cancels);
@@ -395,4 +430,14 @@ fn a_node_that_lost_its_lease_takes_false_charges_back() {
     poisoned(&[(1, 2)], Faults { expiry: true, ..NONE });
     poisoned(&[], Faults { expiry: true, crash: true, lost: true, ..NONE });
     poisoned(&[(0, 3)], Faults { expiry: true, dies: true, ..NONE });
+}
+
+#[test]
+fn a_limited_kind_waits_and_goes_on_and_holds_no_slot_that_nothing_needs() {
+    let limits = Faults { limits: true, ..NONE };
+    simulate(limits);
+    simulate(Faults { handover: true, retry: true, dies: true, acts: true, ..limits });
+    simulate(Faults { lost: true, reconnect: true, expiry: true, crash: true, handover: true, ..limits });
+    simulate(Faults { hangs: true, retry: true, lost: true, expiry: true, ..limits });
+    poisoned(&[(1, 2)], Faults { handover: true, retry: true, ..limits });
 }

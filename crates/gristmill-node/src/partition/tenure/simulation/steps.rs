@@ -1,15 +1,19 @@
 //! What may happen next in the world: one small step each, in any order.
 
 use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
+use crate::partition::pauses::Pauses;
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
+use gristmill_broker::admit::Admitted;
 use gristmill_broker::cancel::{Cancel, Stands};
 use gristmill_broker::lease::renew::{Renew, Renewed};
+use gristmill_broker::pause::{Pause, Target};
 use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::skip::{Skip, WaitsFor};
 use gristmill_broker::state::Said;
 use gristmill_handler::{Answer as RunAnswer, Facts};
 use gristmill_job::{DeadReason, Effects, ErrorClass, Failure};
+use std::time::Duration;
 
 fn version_of(run: &Run) -> u64 {
     gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().version
@@ -49,6 +53,28 @@ impl World {
         }
     }
 
+    /// The limit of a kind answers one that asked, or does not.
+    pub(super) fn step_limit(&mut self, n: usize) {
+        if self.nodes[n].asking.is_empty() {
+            return;
+        }
+        let at = usize::try_from(self.rng.below(self.nodes[n].asking.len() as u64)).unwrap();
+        let (epoch, asking) = self.nodes[n].asking.remove(at);
+        let wait = Duration::from_millis(self.rng.below(100));
+        let said = match self.rng.below(6) {
+            _ if !self.faults.limits => Some(Admitted::Slot),
+            0 => Some(Admitted::Full(1)),
+            1 => Some(Admitted::Until(wait)),
+            2 => Some(Admitted::KeyUntil(wait)),
+            3 => None,
+            _ => Some(Admitted::Slot),
+        };
+        asking.permit.answered(said, self.at(self.now + TRUST), 0.5);
+        if self.nodes[n].tenure.epoch() == epoch {
+            self.tell(n, Event::Admitted(vec![(asking, said)]));
+        }
+    }
+
     pub(super) fn step_start(&mut self, n: usize) {
         if self.nodes[n].queued.is_empty() {
             return;
@@ -61,7 +87,8 @@ impl World {
         }
         let run = self.nodes[n].queued.remove(at);
         let trusted = self.now < self.nodes[n].trusted_until;
-        if self.nodes[n].gate != Some(run.epoch) || !trusted {
+        let let_in = run.slot.as_ref().is_none_or(|slot| slot.may_begin(self.at(self.now)));
+        if self.nodes[n].gate != Some(run.epoch) || !trusted || !let_in {
             self.tell(n, Event::Ended(vec![ended(run, Ran::NotStarted)]));
             return;
         }
@@ -71,6 +98,9 @@ impl World {
             self.tell(n, Event::Ended(vec![ended(run, Ran::Asks(first, slot))]));
             return;
         }
+        // One whose mark is written has begun.
+        let stopped = self.nodes[n].pauses.stop(&run.entry.key, &run.entry.envelope, 1 << 20);
+        assert!(!stopped || run.slot.is_some() || run.alone, "started although paused: {run:?}");
         let mut alive = self.nodes[n].running.iter().chain(&self.nodes[n].hung);
         let beside = alive.find(|other| other.entry.key == run.entry.key);
         assert!(beside.is_none(), "two runs of {} in one process: {beside:?} and {run:?}", run.entry.key);
@@ -81,6 +111,11 @@ impl World {
         }
         self.starts += 1;
         let kind = gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().kind.to_owned();
+        let limited = self.faults_at_first.limits && kind == "k";
+        assert!(
+            !limited || self.nodes[n].limited.holds() > 0 && run.slot.is_some(),
+            "without a slot: {run:?}"
+        );
         if self.faults_at_first.asks && kind == "asks" {
             let first = self.once.insert((run.entry.place, run.turn));
             assert!(first, "run twice without a person: {run:?}\n{}", self.log.join("\n"));
@@ -111,6 +146,9 @@ impl World {
         if self.faults.acts {
             self.act();
         }
+        if self.faults.pauses {
+            self.pause_some();
+        }
         if self.faults.cancels {
             self.cancel_one();
         }
@@ -140,6 +178,20 @@ impl World {
             format!("{:?}", self.model.release_key(&self.keys, &key, Some(place)))
         };
         self.log.push(format!("{now} a person acts on {place}: {done}"));
+    }
+
+    /// Other things are paused than before, or none.
+    fn pause_some(&mut self) {
+        let mut all = Vec::new();
+        let key = gristmill_job::Key::new("key1").unwrap();
+        for (odds, target) in [(4, Target::Queue), (2, Target::Kind("k".into())), (2, Target::Key(key))] {
+            if self.rng.one_in(odds) {
+                let (since, said) = (gristmill_job::UnixMillis(self.now), Said::default());
+                all.push(Pause { target, since, until: None, said });
+            }
+        }
+        self.pauses = std::sync::Arc::new(Pauses::of(&all));
+        self.log.push(format!("{} a person pauses {all:?}", self.now));
     }
 
     /// A job of the key whose ids are its producer's is taken back, wherever it stands.
@@ -224,6 +276,11 @@ impl World {
             Renewed::Ok { changes, due, .. } => {
                 self.nodes[n].trusted_until = self.now + TRUST;
                 self.tell(n, Event::Renewed { wanted, changes, due });
+                if self.nodes[n].pauses != self.pauses {
+                    let pauses = self.pauses.clone();
+                    self.nodes[n].pauses = pauses.clone();
+                    self.tell(n, Event::Pauses(pauses));
+                }
             }
             Renewed::Refused(Refusal::Gap { .. }) => self.tell(n, Event::Lost(End::Gap)),
             Renewed::Refused(_) => self.tell(n, Event::Lost(End::Fenced)),

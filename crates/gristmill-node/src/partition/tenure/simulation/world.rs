@@ -1,7 +1,10 @@
 //! The shell around two tenures, played: the store, the connections, the clock and the runs.
 
 use super::Faults;
+use crate::limits::Limits;
+use crate::limits::gate::Gate;
 use crate::partition::lanes::{LaneId, Memory};
+use crate::partition::pauses::Pauses;
 use crate::partition::policy::{Policy, Rules};
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
@@ -9,11 +12,12 @@ use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::model::Model;
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
 use gristmill_handler::{Redelivery, Rule};
-use gristmill_job::{ContentType, DeadReason, JobLimits, NewJob, QueueName, RetryPolicy, UnixMillis};
+use gristmill_job::{ContentType, DeadReason, JobLimits, Limit, NewJob, QueueName, RetryPolicy, UnixMillis};
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
 use std::sync::Weak;
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 pub(super) const TTL: Duration = Duration::from_millis(1000);
 pub(super) const TRUST: u64 = 700;
@@ -45,6 +49,10 @@ pub(super) struct SimNode {
     pub(super) requests: VecDeque<Request>,
     pub(super) answers: VecDeque<(Epoch, u64, Result<Answer, CallError>)>,
     pub(super) loads: Vec<(Epoch, LaneId, Vec<Place>)>,
+    /// The gate of its limited kind.
+    pub(super) limited: Arc<Gate>,
+    /// Runs that asked for the limit of their kind, under this epoch.
+    pub(super) asking: Vec<(Epoch, Asking)>,
     pub(super) queued: Vec<Run>,
     pub(super) running: Vec<Run>,
     /// Given up, and alive.
@@ -52,12 +60,16 @@ pub(super) struct SimNode {
     pub(super) gate: Option<Epoch>,
     /// The job that asked to run alone, and whether it may.
     pub(super) alone: Option<(Place, bool)>,
+    /// It waits for its turn to promote.
+    pub(super) asks_promote: bool,
     /// Slots that were taken for runs that have not begun.
     pub(super) slots: Vec<Weak<Slot>>,
     /// Runs that may be charged with a death that did not happen.
     pub(super) orphans: Vec<(Fence, u32, Place)>,
     /// Runs that were asked to stop, by place.
     pub(super) asked_to_stop: HashSet<Place>,
+    /// What it has heard to be paused.
+    pub(super) pauses: Arc<Pauses>,
     pub(super) wake_at: Option<u64>,
     pub(super) stopped: bool,
 }
@@ -89,6 +101,8 @@ pub(super) struct World {
     pub(super) failed_over: bool,
     /// Jobs that a person cancelled, by id.
     pub(super) cancelled: HashSet<String>,
+    /// What a person has paused.
+    pub(super) pauses: Arc<Pauses>,
     pub(super) log: Vec<String>,
 }
 
@@ -133,6 +147,7 @@ impl World {
             kills: 0,
             failed_over: false,
             cancelled: HashSet::new(),
+            pauses: Arc::default(),
             log: Vec::new(),
         };
         for n in 0..2 {
@@ -144,6 +159,8 @@ impl World {
 
     pub(super) fn fresh_node(&mut self, n: u64) -> SimNode {
         let incarnation = Incarnation::of(&format!("n{n}"), self.rng.next_u64());
+        let queue = self.queue.name.clone();
+        let limited = Arc::new(Gate::new(queue, "k", Limit::default(), mpsc::unbounded_channel().0));
         let bounds = Bounds {
             window_jobs: 6,
             window_parked: 100,
@@ -155,6 +172,11 @@ impl World {
             census_every: Duration::from_millis(150),
             policy: Policy {
                 hold: true,
+                limits: if self.faults_at_first.limits {
+                    Limits::of_gate(limited.clone())
+                } else {
+                    Limits::default()
+                },
                 rules: if self.faults_at_first.asks { Rules::new(rule) } else { Rules::default() },
                 ..Policy::with(
                     RetryPolicy::exponential(Duration::from_millis(50))
@@ -174,14 +196,18 @@ impl World {
             requests: VecDeque::new(),
             answers: VecDeque::new(),
             loads: Vec::new(),
+            limited,
+            asking: Vec::new(),
             queued: Vec::new(),
             running: Vec::new(),
             hung: Vec::new(),
             gate: None,
             alone: None,
+            asks_promote: false,
             slots: Vec::new(),
             orphans: Vec::new(),
             asked_to_stop: HashSet::new(),
+            pauses: Arc::default(),
             wake_at: None,
             stopped: false,
         }
@@ -206,6 +232,7 @@ impl World {
         let mut back = Vec::new();
         let (start, base, failed_over) = (self.start, 1_000_000, self.failed_over);
         let node = &mut self.nodes[n];
+        let epoch = node.tenure.epoch();
         for action in actions {
             match action {
                 Action::Acquire { highest, .. } => node.acquire = Some(highest),
@@ -215,12 +242,14 @@ impl World {
                 Action::Drop => {
                     node.gate = None;
                     node.fence = None;
+                    node.asks_promote = false;
                     node.trusted_until = 0;
                     // The line is gone: what it had sent executes late or never.
                     self.late.extend(node.requests.drain(..));
                     node.answers.clear();
                     back.append(&mut node.queued);
                 }
+                Action::Recall => back.append(&mut node.queued),
                 Action::Withdraw => {
                     node.gate = None;
                     back.append(&mut node.queued);
@@ -238,6 +267,7 @@ impl World {
                     node.asked_to_stop.insert(place);
                 }
                 Action::Start(runs) => node.queued.extend(runs),
+                Action::Admit(asking) => node.asking.extend(asking.into_iter().map(|one| (epoch, one))),
                 Action::Load(lane, places) => node.loads.push((node.tenure.epoch(), lane, places)),
                 Action::WakeAt(at) => {
                     let at = base + u64::try_from((at - start).as_millis()).unwrap();
@@ -247,6 +277,7 @@ impl World {
                     assert!(node.alone.is_none(), "two of one partition ask to be alone");
                     node.alone = Some((place, false));
                 }
+                Action::AskPromote => node.asks_promote = true,
                 Action::AloneOver => node.alone = None,
                 Action::Orphaned { place, turn, epoch } => {
                     let fence = Fence { incarnation: node.incarnation.clone(), epoch };
@@ -260,6 +291,7 @@ impl World {
                 | Action::Forward
                 | Action::Idle { .. }
                 | Action::Ended(_)
+                | Action::PromoteOver
                 | Action::Promoted { .. }
                 | Action::Done(_)
                 | Action::Ran(_)
@@ -267,6 +299,9 @@ impl World {
                 | Action::Outcome { .. } => {}
             }
         }
+        let node = &self.nodes[n];
+        let needed = node.tenure.lanes.active() + node.tenure.leftovers.len() + node.asking.len();
+        assert!(node.limited.holds() <= needed, "a slot that nothing needs: {}", self.log.join("\n"));
         if !back.is_empty() {
             let ended = back.into_iter().map(|run| ended(run, Ran::NotStarted)).collect();
             self.tell(n, Event::Ended(ended));
@@ -312,6 +347,9 @@ impl World {
                 node.answered = 0;
                 node.trusted_until = self.now + TRUST;
                 self.tell(n, Event::Acquired(Ok(epoch)));
+                let pauses = self.pauses.clone();
+                self.nodes[n].pauses = pauses.clone();
+                self.tell(n, Event::Pauses(pauses));
             }
             _ => self.tell(n, Event::Acquired(Err(()))),
         }

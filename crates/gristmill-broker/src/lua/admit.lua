@@ -1,0 +1,73 @@
+-- admit: lets runs of one kind begin, as far as the kind's limits allow: takes a slot and a token for each in one step.
+-- KEYS 1 limits (hash, see limit.lua)  2 holders of the kind (sorted set: name to until, ms)  3 owners of the kind (hash:
+--      name to '<incarnation#epoch.asked> <ttl ms> <since ms> <job id>')  4 rate of the kind (string: us)  then per job the rate
+--      of its key (string: us)
+-- ARGV 1 kind  2 incarnation  3 ttl of a slot (ms)  4 limit where none is written (four words)
+--      then three per job: name ('<partition> <place>'), '<epoch>.<asked>' (which asking of the incarnation), job id
+-- Reply {'ok', answer per job}
+--   answer: 'admitted' it has a slot  'passed' it needs none  'full N' N runs hold all there are
+--           'until N' the rate's next token in N ms, of the kind  'key_until N' of its key
+--           'fenced' a younger epoch has this job's slot
+-- Repeated: a slot that is held is held; may cost one more token, never gives one twice.
+-- A slot is held by name: a younger epoch of the same job inherits it, and it is not counted twice. It lapses at its time,
+-- on this clock. A time that is further away than the slot was taken for is of before the clock was set back.
+redis.call('HDEL', KEYS[3], '') -- The write that is allowed when memory is full; XACK needs a stream.
+local time = redis.call('TIME')
+local now_us = time[1] * 1000000 + time[2]
+local now, ttl = math.floor(now_us / 1000), tonumber(ARGV[3])
+local form = '^(%d+) ([%d.]+) (%d+) (%a+)'
+local limit = redis.call('HGET', KEYS[1], ARGV[1]) or ''
+if not string.match(limit, form) then
+  limit = ARGV[4]
+  redis.call('HSET', KEYS[1], ARGV[1], string.format('%s %.0f %s', limit, now, ARGV[2]))
+end
+local most, interval, burst, per = string.match(limit, form)
+most, interval, burst = tonumber(most), tonumber(interval), tonumber(burst)
+local far = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. string.format('%.0f', now + ttl), '+inf', 'LIMIT', 0, 200)
+for _, name in ipairs(far) do
+  local its = tonumber(string.match(redis.call('HGET', KEYS[3], name) or '', '^%S+ (%d+)') or ttl)
+  if tonumber(redis.call('ZSCORE', KEYS[2], name)) > now + its then
+    redis.call('ZADD', KEYS[2], string.format('%.0f', now + its), name)
+  end
+end
+local lapsed = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', now), 'LIMIT', 0, 1000)
+for _, name in ipairs(lapsed) do
+  redis.call('ZREM', KEYS[2], name)
+  redis.call('HDEL', KEYS[3], name)
+end
+local running = redis.call('ZCOUNT', KEYS[2], '(' .. string.format('%.0f', now), '+inf')
+local answers = {}
+for at = 5, #ARGV, 3 do
+  local name, asked, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local held = tonumber(redis.call('ZSCORE', KEYS[2], name) or '0') > now
+  local its = string.match(held and redis.call('HGET', KEYS[3], name) or '', '^%S+#(%d+)%.%d+ ') or '0'
+  local younger = tonumber(its) > tonumber(string.match(asked, '^%d+'))
+  local rate = per == 'key' and KEYS[5 + (at - 5) / 3] or KEYS[4]
+  local tat, wait = now_us, 0
+  if interval > 0 then
+    tat = math.max(tonumber(redis.call('GET', rate) or '0') or 0, now_us)
+    tat = math.min(tat, now_us + burst * interval)
+    wait = math.ceil((tat + interval - burst * interval - now_us) / 1000)
+  end
+  local answer = 'passed'
+  if younger then
+    answer = 'fenced'
+  elseif most > 0 and not held and running >= most then
+    answer = 'full ' .. running
+  elseif wait > 0 then
+    answer = string.format('%s %.0f', per == 'key' and 'key_until' or 'until', wait)
+  else
+    if interval > 0 then
+      local life = math.ceil((tat + interval - now_us) / 1000) + 1000
+      redis.call('SET', rate, string.format('%.2f', tat + interval), 'PX', string.format('%.0f', life))
+    end
+    if most > 0 then
+      answer = 'admitted'
+      redis.call('ZADD', KEYS[2], string.format('%.0f', now + ttl), name)
+      redis.call('HSET', KEYS[3], name, string.format('%s#%s %s %.0f %s', ARGV[2], asked, ARGV[3], now, id))
+      if not held then running = running + 1 end
+    end
+  end
+  answers[#answers + 1] = answer
+end
+return {'ok', answers}
