@@ -130,8 +130,9 @@ fn schedules_that_cannot_be_are_refused_by_key() {
         let error = refused(&set);
         assert!(error.contains(expected), "{set:?}: {error}");
     }
-    let named = Folder::new("schedules-name")
-        .file("a.toml", "[schedules.\"a.b\"]\nqueue = \"q\"\nkind = \"k\"\ncron = \"@daily\"\n");
+    let folder = Folder::new("schedules-name");
+    let named =
+        folder.file("a.toml", "[schedules.\"a.b\"]\nqueue = \"q\"\nkind = \"k\"\ncron = \"@daily\"\n");
     let error =
         load(Some(&named), &[], &[]).map(|s| s.schedules().unwrap_err().to_string()).unwrap_or_else(|e| e);
     assert!(error.contains("the name of a schedule is 1 to 64 of a-z"), "{error}");
