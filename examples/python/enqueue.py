@@ -3,7 +3,7 @@
     python3 enqueue.py REDIS_URL QUEUE [--plain] < jobs.jsonl     (Debian: apt install python3-redis python3-msgpack python3-xxhash)
 
 A line is {"id": text, "key": text, "version": number, "kind": text, "payload": any JSON}; with "in_ms": number or "at": Unix ms it
-is for later. Printed for each: the job's place in the queue, `delayed` and what names it until it is due, or `duplicate` and how the first
+is for later, with "expires_in_ms": number it does not start later than so long after it became ready. Printed for each: the job's place in the queue, `delayed` and what names it until it is due, or `duplicate` and how the first
 one of its id stands.
 
 There are two ways. The enqueue script, called by its hash, knows ids that were enqueued before, refuses what is over the
@@ -91,6 +91,8 @@ def envelope(job, own_id=True):
         "a": int(time.time() * 1000),
         "o": own_id,
     }
+    if "expires_in_ms" in job:
+        fields["l"] = {"x": job["expires_in_ms"]}
     return msgpack.packb(fields, use_bin_type=True)
 
 

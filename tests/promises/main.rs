@@ -14,6 +14,7 @@
 //! | `a_held_key_waits_for_a_person` | where its queue says so, through kills and drains; what a person does is heard soon, in order, once |
 //! | `what_is_paused_waits` | a queue, a kind or a key, through load, kills, hand-overs and reconnects; then everything in order |
 //! | `what_is_cancelled_ends` | in the middle of a key, running, or its owner killed; once, and its key goes on |
+//! | `what_is_too_late_does_not_start` | behind a key that waits, or where no node was there; its key goes on; what a person brings back is asked for |
 //! | `a_poison_job_dies_alone` | dead after its budget of crashes and two more deaths, with no other job charged |
 //! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
@@ -22,6 +23,7 @@
 //! | `every_slot_has_one_job` | a slot of a schedule, under any number of nodes, kills, pauses, a clock that jumps, deploys that change it |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
+//! | `batches_answer_for_each_job` | jobs that are handled together end each by its own answer, in the order of their keys, whoever dies |
 //! | `limits_hold_across_the_fleet` | no more run at a time, or in a stretch of time, than the limit says, whoever dies or pauses; no slot leaks; a flooded queue keeps no other waiting |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
@@ -94,6 +96,7 @@ mod a_held_key_waits_for_a_person;
 mod a_poison_job_dies_alone;
 mod a_stuck_handler_costs_one_slot;
 mod an_interrupted_run_is_not_repeated;
+mod batches_answer_for_each_job;
 mod drain_keeps_its_window;
 mod effects_apply_once;
 mod every_slot_has_one_job;
@@ -111,3 +114,4 @@ mod stale_owner_is_fenced;
 mod what_cannot_be_read_ends_clearly;
 mod what_is_cancelled_ends;
 mod what_is_paused_waits;
+mod what_is_too_late_does_not_start;

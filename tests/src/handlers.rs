@@ -2,7 +2,7 @@
 
 use crate::fleet::{QUEUE, SWITCHES};
 use crate::script::{Death, KIND, Look, Script};
-use gristmill_handler::{Context, HandlerError, Reconciled, State};
+use gristmill_handler::{Context, HandlerError, Item, Reconciled, State};
 use gristmill_job::{ContentType, Effects, NewJob, QueueName};
 use gristmill_testkit::Error;
 use gristmill_testkit::history::{HistoryWriter, Job, Outcome};
@@ -156,4 +156,37 @@ pub async fn scripted(
     }
     run.end(Outcome::Done).map_err(HandlerError::permanent)?;
     Ok(effects)
+}
+
+/// Runs that are handled together, each as its job's script says: it waits, fails, or has its effect. The batch ends when the
+/// last of them would.
+///
+/// # Errors
+/// Permanent where the history cannot be written.
+pub async fn batched(
+    items: Vec<Item<Script>>,
+    State(recorder): State<Recorder>,
+) -> Result<Vec<Result<Effects, HandlerError>>, HandlerError> {
+    println!("batch of {}", items.len());
+    let mut runs = Vec::new();
+    for Item { payload, context } in &items {
+        let job = Job::new(context.id().to_string(), context.key().to_string(), context.version());
+        let run = recorder.history.start(&job, &recorder.incarnation, context.attempt());
+        runs.push((payload, context, run.map_err(HandlerError::permanent)?));
+    }
+    let wait_ms = items.iter().map(|item| item.payload.wait_ms).max().unwrap_or_default();
+    // not a wait: the handler's work
+    tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    let mut answers = Vec::new();
+    for (script, context, run) in runs {
+        let fails = script.permanent || context.attempt() <= script.fail_until;
+        run.end(if fails { Outcome::Failed } else { Outcome::Done }).map_err(HandlerError::permanent)?;
+        answers.push(match fails {
+            true if script.permanent => Err(HandlerError::permanent("as the job's script says")),
+            true => Err(HandlerError::transient("as the job's script says")),
+            false if script.effect => Ok(Effects::put(context.version().to_string())),
+            false => Ok(Effects::none()),
+        });
+    }
+    Ok(answers)
 }

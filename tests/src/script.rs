@@ -15,6 +15,8 @@ pub const BOOKED: &str = "booked";
 pub const ONCE: &str = "once";
 /// The kind that `--max-running` and `--rate` limit across the fleet; every node serves it.
 pub const SCARCE: &str = "scarce";
+/// The kind whose jobs are handled up to eight at a time; every node serves it.
+pub const BATCHED: &str = "batched";
 /// A kind that a newer release brings.
 pub const NEWER: &str = "newer";
 

@@ -87,13 +87,29 @@ impl LimitView {
         })
     }
 
-    /// Whether it says what `limit` says.
+    /// For people.
     #[must_use]
-    pub fn says(&self, limit: &Limit) -> bool {
+    pub fn shown(&self) -> String {
+        gristmill_job::limit::shown(&self.stored())
+    }
+
+    fn stored(&self) -> String {
         let Self { max_running, interval_us, burst, per_key, .. } = self;
         let per = if *per_key { "key" } else { "kind" };
         let interval = if *interval_us > 0.0 { format!("{interval_us:.3}") } else { "0".into() };
-        limit.stored() == format!("{max_running} {interval} {burst} {per}")
+        format!("{max_running} {interval} {burst} {per}")
+    }
+
+    /// Whether it says what a node announces, as [`Limit::stored`] writes it.
+    #[must_use]
+    pub fn is_as(&self, stored: &str) -> bool {
+        self.stored() == stored
+    }
+
+    /// Whether it says what `limit` says.
+    #[must_use]
+    pub fn says(&self, limit: &Limit) -> bool {
+        self.is_as(&limit.stored())
     }
 }
 

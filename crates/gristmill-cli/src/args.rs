@@ -194,6 +194,9 @@ pub(crate) struct EnqueueArguments {
     /// Due then, such as 2026-12-24T08:00:00Z; a line's own `at` or `in_ms` goes before it
     #[arg(long, value_name = "TIME", conflicts_with = "due_in", value_parser = UnixMillis::from_rfc3339)]
     pub(crate) at: Option<UnixMillis>,
+    /// Not to be started later than so long after it became ready; a line's own `expires_in_ms` goes before it
+    #[arg(long, value_name = "TIME", value_parser = crate::dead::filter::duration)]
+    pub(crate) expires_in: Option<Duration>,
     /// Make the queue if there is none
     #[arg(long)]
     pub(crate) create: bool,
@@ -206,8 +209,8 @@ pub(crate) struct EnqueueArguments {
 }
 
 const LINES: &str = "\
-A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …, \"at\": …, \"in_ms\": …}: key, kind and payload are \
-required, the payload is any JSON, at (a time, or Unix ms) or in_ms says when the job is due. With --kind the whole line is the payload instead, byte for byte.
+A line is {\"id\": …, \"key\": …, \"version\": …, \"kind\": …, \"payload\": …, \"at\": …, \"in_ms\": …, \"expires_in_ms\": …}: key, kind and payload are \
+required, the payload is any JSON, at (a time, or Unix ms) or in_ms says when the job is due, expires_in_ms how long after that it may start. With --kind the whole line is the payload instead, byte for byte.
 
 A bad line is reported with its number and reason, and the others are enqueued (exit code 3). Jobs with ids can \
 be enqueued again at any time: what is known already is counted as a duplicate.";

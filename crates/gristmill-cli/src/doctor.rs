@@ -2,11 +2,13 @@
 //!
 //! * `server`: what kind it is, its version, what it does when memory is full, persistence, replicas, latency;
 //! * `patch_levels`: from which release on a line of versions has its known holes mended;
+//! * `limits`: what nodes say kinds are limited to, and what is heeded;
 //! * `queues`: groups, leases, members, hung runs, outbox, dead letters;
 //! * `postgres`: inbox and outbox there, where the settings name a database.
 //!
 //! Both judge plain facts, so that their tests need no server that is ill.
 
+mod limits;
 mod patch_levels;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -85,6 +87,8 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
             views: connection.partitions(queue).await?,
             members,
             hung: connection.hung(&queue.name).await?,
+            limits: connection.limits(&queue.name).await?,
+            kinds: crate::kinds::Served::look(&connection, queue).await?.kinds,
             now,
         };
         findings.extend(queues::judge(&queue.name, &facts));

@@ -5,6 +5,7 @@
 //! * [`delivery`]: what a node hands over, and what it gets back.
 //! * [`registry`]: which handler serves which kind; [`Registry::start`] is the node's only door.
 //! * [`handler`]: the async functions that are handlers, and what they may return.
+//! * [`batch`]: handlers of many jobs at a time.
 //! * [`payload`]: the first argument, typed or [`Raw`]; `nesting` refuses what would hurt a decoder.
 //! * [`extract`]: the other arguments ([`State`], [`Context`], your own).
 //! * [`scope`]: what an argument does after the handler's answer, such as to commit.
@@ -20,6 +21,7 @@
 //! [`Registry::start`] allocates its boxed future and what its payload needs, nothing else (headers aside, which the
 //! envelope's reader lists).
 
+pub mod batch;
 pub mod cancellation;
 pub mod context;
 pub mod delivery;
@@ -34,6 +36,7 @@ pub mod redelivery;
 pub mod registry;
 pub mod scope;
 
+pub use batch::{BatchHandler, BatchOptions, IntoAnswers, Item};
 pub use cancellation::{Cancellation, Stage};
 pub use context::{Context, Headers};
 pub use delivery::{Answer, Delivery, Facts, RunFuture, Started};

@@ -19,6 +19,7 @@ pub struct KindOptions {
     pub(crate) at_most_once: bool,
     pub(crate) crash_budget: Option<u32>,
     retry: Option<RetryPolicy>,
+    pub(crate) expires_in: Option<Duration>,
     limit: Limit,
     soft_limit: Option<Duration>,
     hard_limit: Option<Duration>,
@@ -37,6 +38,14 @@ impl KindOptions {
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
+        self
+    }
+
+    /// A job of this kind that says nothing itself ends unrun, as `expired`, where it is not started so long after it became
+    /// ready.
+    #[must_use]
+    pub fn expires_in(mut self, limit: Duration) -> Self {
+        self.expires_in = Some(limit);
         self
     }
 
@@ -134,6 +143,9 @@ impl KindOptions {
             }
             _ if self.retry.as_ref().is_some_and(|retry| retry.max_age == Some(Duration::ZERO)) => {
                 Some("a retry policy's limit of age must be more than nothing")
+            }
+            _ if self.expires_in == Some(Duration::ZERO) => {
+                Some("a kind whose jobs expire at once never runs")
             }
             _ if self.crash_budget == Some(0) => Some("a crash budget must be at least 1"),
             _ if self.limit.fault().is_some() => self.limit.fault(),

@@ -1,5 +1,6 @@
 //! Which handler serves which kind, and how a delivery becomes a run.
 
+use crate::batch::{BatchHandler, BatchOptions, Batches, Gatherer};
 use crate::context::Context;
 use crate::delivery::{Answer, Delivery, Facts, RunFuture, Started};
 use crate::error::{Classifier, Classify, capped, classifier};
@@ -26,6 +27,8 @@ struct Inner {
     served: BTreeMap<&'static str, Served>,
     looks: BTreeMap<&'static str, UserCode>,
     shared: Arc<Shared>,
+    /// The kinds whose jobs are handled many at a time.
+    batches: BTreeMap<&'static str, Arc<dyn Batches>>,
     /// What settings say of kinds.
     limits: BTreeMap<&'static str, Limit>,
     faults: Vec<RegistryFault>,
@@ -100,10 +103,58 @@ impl Registry {
         self.serve(kind, handler, Some(options))
     }
 
-    fn serve<H, A>(mut self, kind: &'static str, handler: H, options: Option<KindOptions>) -> Self
+    /// Serves `kind` with a handler of many jobs at a time: as many as `options` say, one answer for each.
+    ///
+    /// Each of them is a run of its own, with its slot, its time limits and its cancellation: their handler is told through
+    /// [`Item::context`](crate::Item), and a run that is stopped is left out, or its answer dropped. Two jobs of one key are never in
+    /// one batch. An error of the whole, a panic, or another number of answers is an error of each.
+    #[must_use]
+    pub fn batch<H, A>(mut self, kind: &'static str, options: BatchOptions, handler: H) -> Self
+    where
+        H: BatchHandler<A>,
+        A: 'static,
+    {
+        let inner = Arc::make_mut(&mut self.0);
+        if let Some(fault) = options.fault() {
+            inner.faults.push(RegistryFault::Options { kind, fault });
+        }
+        let mut needs = Needs::default();
+        H::needs(&mut needs);
+        let gatherer = Gatherer::new(handler, &options);
+        inner.batches.insert(kind, gatherer.clone());
+        let run = Arc::new(move |context, shared| gatherer.clone().run::<A>(context, shared));
+        self.serve_with(kind, UserCode { run, needs }, Some(options.kind_options()))
+    }
+
+    /// No batch has more jobs than this: as many as a node has slots. Tells the kinds whose batches were to be larger, and
+    /// how large.
+    #[must_use]
+    pub fn cap_batches(&self, jobs: usize) -> Vec<(&'static str, usize)> {
+        let capped = |(kind, batches): (&&'static str, &Arc<dyn Batches>)| Some((*kind, batches.cap(jobs)?));
+        self.0.batches.iter().filter_map(capped).collect()
+    }
+
+    /// Tells of each batch that is handed to its handler: the kind, and how many jobs it has. Only who asks first is told.
+    pub fn observe_batches(&self, told: impl Fn(&'static str, usize) + Send + Sync + 'static) {
+        let told = Arc::new(told);
+        for (kind, batches) in &self.0.batches {
+            let (kind, told) = (*kind, told.clone());
+            batches.observe(Box::new(move |jobs| told(kind, jobs)));
+        }
+    }
+
+    fn serve<H, A>(self, kind: &'static str, handler: H, options: Option<KindOptions>) -> Self
     where
         H: Handler<A>,
     {
+        let mut needs = Needs::default();
+        H::needs(&mut needs);
+        let handler = Arc::new(handler);
+        let run = Arc::new(move |context, shared| Arc::clone(&handler).run(context, shared));
+        self.serve_with(kind, UserCode { run, needs }, options)
+    }
+
+    fn serve_with(mut self, kind: &'static str, handler: UserCode, options: Option<KindOptions>) -> Self {
         let inner = Arc::make_mut(&mut self.0);
         if let Err(error) = Kind::new(kind) {
             inner.faults.push(RegistryFault::Name(error));
@@ -115,11 +166,6 @@ impl Registry {
             }
             inner.ruled |=
                 options.as_ref().is_some_and(|o| o.review || o.at_most_once || o.crash_budget.is_some());
-            let mut needs = Needs::default();
-            H::needs(&mut needs);
-            let handler = Arc::new(handler);
-            let run = Arc::new(move |context, shared| Arc::clone(&handler).run(context, shared));
-            let handler = UserCode { run, needs };
             inner.served.insert(kind, Served { handler, options: options.map(Arc::new) });
         }
         self
@@ -232,6 +278,16 @@ impl Registry {
             },
             None => Rule::default(),
         }
+    }
+
+    /// How long after it became ready the job of this envelope may start: as it says, or as its kind does. Copies nothing.
+    #[must_use]
+    pub fn expires_in(&self, envelope: &[u8], max_envelope_bytes: usize) -> Option<Duration> {
+        let of_kind = || {
+            let kind = Envelope::kind_of(envelope, max_envelope_bytes)?;
+            self.0.served.get(kind)?.options.as_deref()?.expires_in
+        };
+        Envelope::expires_in(envelope, max_envelope_bytes).or_else(of_kind)
     }
 
     fn rule_of(&self, kind: &str, served: &Served) -> Rule {

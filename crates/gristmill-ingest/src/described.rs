@@ -1,4 +1,4 @@
-//! A job as JSON: `{id, key, version, kind, payload, at, in_ms}`, of which `id`, `version` and when it is due may be missing. The
+//! A job as JSON: `{id, key, version, kind, payload, at, in_ms, expires_in_ms}`, of which `id`, `version`, when it is due and when it expires may be missing. The
 //! payload stays as it was written, byte for byte.
 
 use gristmill_job::{ContentType, Due, NewJob, UnixMillis};
@@ -26,6 +26,8 @@ struct Described<'a> {
     at: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     in_ms: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    expires_in_ms: Option<&'a RawValue>,
 }
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
@@ -44,7 +46,7 @@ pub fn job(text: &str) -> Result<NewJob, String> {
     let job: Described<'_> = serde_json::from_str(text).map_err(spoken)?;
     let missing = |field: &str| {
         format!(
-            "no field `{field}`; a job has key, kind and payload, and may have id, version, and at or in_ms"
+            "no field `{field}`; a job has key, kind and payload, and may have id, version, at or in_ms, and expires_in_ms"
         )
     };
     let kind = job.kind.ok_or_else(|| missing("kind"))?;
@@ -58,6 +60,9 @@ pub fn job(text: &str) -> Result<NewJob, String> {
         (None, Some(delay)) => Due::In(Duration::from_millis(whole((delay, "in_ms"), "ms from now")?)),
         (Some(_), Some(_)) => return Err("`at` and `in_ms` both say when it is due: leave one out".into()),
     };
+    if let Some(limit) = job.expires_in_ms {
+        built.limits.expires_in_ms = Some(whole((limit, "expires_in_ms"), "ms")?);
+    }
     Ok(built)
 }
 

@@ -7,6 +7,7 @@
 use crate::time::UnixMillis;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// The schema this release writes, and the newest it reads.
 pub const SCHEMA_VERSION: u8 = 1;
@@ -33,6 +34,9 @@ pub struct Limits {
     /// How many attempts it has in all; the queue's policy where it says nothing.
     #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// How many ms after it became ready it may start at the latest; as long as it takes where nobody says.
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
 }
 
 impl Limits {
@@ -210,6 +214,25 @@ impl<'a> Envelope<'a> {
             limits: wire.l,
             own_id: wire.o,
         })
+    }
+
+    /// How long after it became ready it may start, without copying and without the list of headers. `None` where it does not
+    /// say, or where [`Envelope::decode`] would refuse for its size, schema or shape.
+    #[must_use]
+    pub fn expires_in(bytes: &'a [u8], max_bytes: usize) -> Option<Duration> {
+        #[derive(Deserialize)]
+        struct Expiry {
+            v: u8,
+            #[serde(default)]
+            l: Limits,
+        }
+        if bytes.len() > max_bytes {
+            return None;
+        }
+        let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
+        reader.set_max_depth(MAX_DEPTH);
+        let expiry = Expiry::deserialize(&mut reader).ok().filter(|expiry| expiry.v <= SCHEMA_VERSION)?;
+        expiry.l.expires_in_ms.map(Duration::from_millis)
     }
 
     /// The kind alone, without copying and without the list of headers. `None` where [`Envelope::decode`] would refuse for

@@ -8,7 +8,7 @@ fn sample<'a>() -> Envelope<'a> {
         content_type: ContentType::MessagePack,
         headers: vec![("traceparent", "00-a-b-01")],
         enqueued_at: UnixMillis(1_700_000_000_000),
-        limits: Limits { max_attempts: Some(3) },
+        limits: Limits { max_attempts: Some(3), ..Limits::default() },
         own_id: true,
     }
 }
@@ -27,6 +27,29 @@ fn golden_bytes_are_written_and_read() {
     assert_eq!(Envelope::decode(GOLDEN, LIMIT).unwrap(), sample());
     let smallest = Envelope::decode(GOLDEN_SMALLEST, LIMIT).unwrap();
     assert_eq!((smallest.kind, smallest.version, smallest.own_id), ("price", 0, false));
+}
+
+/// Golden bytes of a limit that came later, as its readers and writers know it.
+const GOLDEN_EXPIRES: &[u8] =
+    b"\x87\xa1v\x01\xa1t\xa5price\xa1n\x00\xa1p\xc4\x00\xa1c\xa1m\xa1a\x00\xa1l\x81\xa1x\xcd\x03\xe8";
+
+#[test]
+fn a_job_says_how_late_it_may_start_and_a_reader_of_before_passes_that_over() {
+    let limits = Limits { expires_in_ms: Some(1000), ..Limits::default() };
+    let smallest = Envelope::decode(GOLDEN_SMALLEST, LIMIT).unwrap();
+    let bytes = GOLDEN_EXPIRES.to_vec();
+    assert_eq!(Envelope { limits, ..smallest.clone() }.encode(LIMIT).unwrap(), bytes);
+    assert_eq!(Envelope::decode(&bytes, LIMIT).unwrap(), Envelope { limits, ..smallest });
+    assert_eq!(Envelope::expires_in(&bytes, LIMIT), Some(Duration::from_secs(1)));
+    for none in [GOLDEN, GOLDEN_SMALLEST, b"nonsense", &bytes[..bytes.len() - 1]] {
+        assert_eq!(Envelope::expires_in(none, LIMIT), None);
+    }
+    assert_eq!(Envelope::expires_in(&bytes, 5), None);
+    // A limit that this release does not know.
+    let mut newer = bytes.clone();
+    let at = newer.len() - 4;
+    newer[at] = b'y';
+    assert_eq!(Envelope::decode(&newer, LIMIT).unwrap().limits, Limits::default());
 }
 
 #[test]

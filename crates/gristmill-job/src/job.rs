@@ -121,6 +121,14 @@ impl NewJob {
         self
     }
 
+    /// Not to be started later than so long after it became ready, by the clock of Redis: then it ends unrun, as `expired`.
+    /// One that was put back has to start again within the same time.
+    #[must_use]
+    pub fn expires_in(mut self, limit: Duration) -> Self {
+        self.limits.expires_in_ms = Some(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
     /// Due then, by the clock of Redis; a time that is over means at once.
     #[must_use]
     pub fn due_at(mut self, at: UnixMillis) -> Self {

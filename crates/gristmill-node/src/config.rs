@@ -55,6 +55,9 @@ pub struct QueueConfig {
     pub unknown_kind_wait: Duration,
     /// Dead letters that are older are discarded, counted; `None`: they are kept until a person acts.
     pub dead_max_age: Option<Duration>,
+    /// How long after it became ready a job may start that says nothing of that, nor its kind; then it ends unrun, as `expired`.
+    /// `None`: as long as it takes.
+    pub expires_in: Option<Duration>,
 }
 
 impl QueueConfig {
@@ -71,6 +74,7 @@ impl QueueConfig {
             crash_budget: 3,
             unknown_kind_wait: Duration::from_secs(3600),
             dead_max_age: None,
+            expires_in: None,
         }
     }
 

@@ -120,6 +120,7 @@ impl Node {
         let telemetry = config.telemetry.clone();
         config.redis.telemetry = telemetry.clone();
         registry.check()?;
+        queues::batches(&registry, config.slots, &telemetry);
         panics::hear();
         let incarnation = Incarnation::of(&config.name, rand::random());
         let link = Link::start(config.redis.clone(), "commands");

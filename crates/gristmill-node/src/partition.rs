@@ -72,8 +72,8 @@ pub(crate) enum Message {
 pub(crate) struct AcquireAnswer {
     before: Before,
     outcome: Result<(Acquired, Connection, Instant), CallError>,
-    /// What of the queue is paused, and when that was asked, where the lease was granted.
-    pauses: Option<(Instant, Vec<Pause>)>,
+    /// What of the queue is paused, when that was asked, and what the Redis clock showed then, where the lease was granted.
+    pauses: Option<(Instant, UnixMillis, Vec<Pause>)>,
 }
 
 pub(crate) struct Partition;
@@ -335,7 +335,8 @@ impl State {
                 self.absolve();
                 self.decide(Event::Acquired(Ok(epoch)));
                 // Behind it: from now on the heartbeat tells what it hears, and nothing has started yet.
-                if let (Some((asked, pauses)), Some(board)) = (answer.pauses, self.board()) {
+                if let (Some((asked, now, pauses)), Some(board)) = (answer.pauses, self.board()) {
+                    self.shared.redis_clock(now, asked);
                     board.hear(asked, &pauses);
                     self.decide(Event::Pauses(board.now()));
                 }

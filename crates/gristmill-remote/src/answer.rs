@@ -169,7 +169,7 @@ fn job(emitted: Emitted<'_>) -> Result<(QueueName, NewJob), String> {
         .map_err(|error| error.to_string())?
         .with_version(emitted.version);
     job.headers = emitted.headers.into_iter().collect();
-    job.limits = Limits { max_attempts: emitted.max_attempts };
+    job.limits = Limits { max_attempts: emitted.max_attempts, ..Limits::default() };
     Ok((queue, job))
 }
 

@@ -188,6 +188,8 @@ pub const COUNTED: &[(&str, &str)] = &[
     ("fencing_rejections_total", "Redis refused a call of a tenure, or a renewal"),
     ("partitions", "a partition's actor goes on to another state"),
     ("worker_slots", "read when it is asked for"),
+    ("batches_total", "a batch is handed to its handler"),
+    ("batch_jobs_total", "a batch is handed to its handler"),
     ("limit_asked_total", "Redis answered a run that asked for its limit"),
     ("limit_slots", "read when it is asked for"),
     ("limit_waiting", "read when it is asked for"),

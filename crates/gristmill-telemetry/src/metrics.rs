@@ -210,6 +210,8 @@ metrics! {
     handover_duration_seconds: Histogram [] from NODE, LONG_US, "From the wish of another node to the release.";
     partitions: Gauge [queue, state] from NODE, &[], "Partitions of this node.";
     worker_slots: Gauge [state] from NODE, &[], "Handler slots; hung: given up, beside the others.";
+    batches_total: Counter [kind] from NODE, &[], "Batches that were handed to their handlers.";
+    batch_jobs_total: Counter [kind] from NODE, &[], "Jobs in them.";
     limit_asked_total: Counter [queue, kind, answer] from NODE, &[], "Runs of limited kinds that asked whether they may begin, by what they were told.";
     limit_slots: Gauge [queue, kind] from NODE, &[], "Slots of a limited kind that runs of this node hold.";
     limit_waiting: Gauge [queue, kind] from NODE, &[], "Keys of this node whose next job waits for the limit of its kind.";

@@ -33,8 +33,9 @@
 //! [`HandlerError`], with the feature `postgres` `postgres::Tx`, for handlers that must not be repeated [`Redelivery`], then [`main`], for recurring jobs [`Schedule`] with [`main_with`], and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
 
 pub use gristmill_job::{
-    Backoff, ContentType, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind, Limits,
-    NameError, NewJob, Place, QueueName, RetryBudget, RetryPolicy, UnixMillis, partition_of,
+    Backoff, ContentType, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind, Limit,
+    Limits, NameError, NewJob, Place, QueueName, Rate, RatePer, RetryBudget, RetryPolicy, UnixMillis,
+    partition_of,
 };
 
 #[cfg(feature = "producer")]
@@ -47,9 +48,10 @@ pub use gristmill_broker::RedisConfig;
 
 #[cfg(feature = "worker")]
 pub use gristmill_handler::{
-    Cancellation, Classify, Context, DeliverySemantics, FromDelivery, FromPayload, Handler, HandlerError,
-    Headers, IntoAnswer, KindDescription, KindOptions, Look, Needs, Raw, Reconciled, Redelivery, Registry,
-    RegistryError, RegistryFault, Shared, Stage, State, WithClass,
+    BatchHandler, BatchOptions, Cancellation, Classify, Context, DeliverySemantics, FromDelivery,
+    FromPayload, Handler, HandlerError, Headers, IntoAnswer, IntoAnswers, Item, KindDescription, KindOptions,
+    Look, Needs, Raw, Reconciled, Redelivery, Registry, RegistryError, RegistryFault, Shared, Stage, State,
+    WithClass,
 };
 
 #[cfg(feature = "worker")]

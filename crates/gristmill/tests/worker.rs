@@ -117,3 +117,11 @@ fn the_readme_shows_this_example() {
     let lines = example.lines().filter(|line| !line.trim().is_empty()).count();
     assert!(lines <= 20, "the example has {lines} lines; twenty are promised");
 }
+
+#[test]
+fn the_example_of_a_batch_is_the_one_in_the_docs() {
+    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let example = std::fs::read_to_string(here.join("examples/batch.rs")).unwrap();
+    let docs = std::fs::read_to_string(here.join("../../docs/HANDLERS.md")).unwrap();
+    assert!(docs.contains(&format!("```rust\n{example}```\n")), "docs/HANDLERS.md shows another example");
+}

@@ -2,12 +2,12 @@
 
 use clap::Parser;
 use gristmill_broker::RedisConfig;
-use gristmill_handler::{KindOptions, Registry};
+use gristmill_handler::{BatchOptions, KindOptions, Registry};
 use gristmill_job::{Limit, QueueName, Rate, RetryBudget, RetryPolicy};
 use gristmill_node::{AfterDeadLetter, Counts, Node, NodeConfig, QueueConfig};
 use gristmill_schedule::Schedule;
-use gristmill_tests::handlers::{Recorder, look, scripted};
-use gristmill_tests::script::{BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
+use gristmill_tests::handlers::{Recorder, batched, look, scripted};
+use gristmill_tests::script::{BATCHED, BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,6 +59,8 @@ struct Arguments {
     unknown_kind_ms: u64,
     #[arg(long)]
     max_age_ms: Option<u64>,
+    #[arg(long)]
+    expires_ms: Option<u64>,
     #[arg(long, default_value_t = 30_000)]
     census_ms: u64,
     #[arg(long, default_value_t = 1024 * 1024)]
@@ -162,6 +164,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         queue.retry_budget =
             RetryBudget { share: arguments.retry_share, per_second: arguments.retry_per_second };
         queue.crash_budget = arguments.crash_budget;
+        queue.expires_in = arguments.expires_ms.map(Duration::from_millis);
         queue.unknown_kind_wait = Duration::from_millis(arguments.unknown_kind_ms);
         queue.after_dead_letter =
             AfterDeadLetter::parse(&arguments.after_dead_letter).ok_or("continue or hold")?;
@@ -189,6 +192,7 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
         .retry(RetryPolicy::fixed(Duration::from_millis(50)).with_max_attempts(2));
     let mut registry =
         Registry::new().state(recorder).kind(KIND, scripted).kind_with(LIMITED, limited, scripted);
+    registry = registry.batch(BATCHED, BatchOptions::new(8, Duration::from_millis(20)), batched);
     registry = registry.kind(SCARCE, scripted).limit(SCARCE, limit(&arguments)?);
     for kind in &arguments.kinds {
         registry = match kind.as_str() {

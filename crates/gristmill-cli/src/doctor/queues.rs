@@ -5,7 +5,10 @@ use crate::output::age;
 use gristmill_broker::doctor::MemberView;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::inspect::PartitionView;
+use gristmill_broker::limit::LimitView;
+use gristmill_handler::KindDescription;
 use gristmill_job::{QueueName, UnixMillis};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// From which age on the oldest job of a queue is looked at.
@@ -22,6 +25,9 @@ pub(super) struct Facts {
     pub(super) members: Vec<MemberView>,
     /// Runs that hold their threads, also of nodes that have died since.
     pub(super) hung: Vec<HungRun>,
+    /// What is limited, and how living nodes announce the kinds.
+    pub(super) limits: Vec<LimitView>,
+    pub(super) kinds: BTreeMap<String, Vec<(KindDescription, Vec<String>)>>,
     /// The Redis clock when the members were read.
     pub(super) now: UnixMillis,
 }
@@ -30,6 +36,7 @@ pub(super) fn judge(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![groups(queue, facts), leases(queue, facts)];
     findings.extend(members(queue, facts));
     findings.extend(hung(queue, facts));
+    findings.extend(super::limits::judge(queue, &facts.limits, &facts.kinds));
     findings.extend(backlog(queue, facts));
     findings.extend(outbox(queue, facts));
     findings.extend(dead(queue, facts));
@@ -229,6 +236,8 @@ mod tests {
             views: vec![view("n~1", NOW.0 + 1); 2],
             members: vec![member(NOW.0 + 1)],
             hung: Vec::new(),
+            limits: Vec::new(),
+            kinds: BTreeMap::new(),
             now: NOW,
         }
     }

@@ -19,6 +19,7 @@ fn by_fields() -> Form {
             version: Some("v".into()),
         },
         due: Due::Now,
+        expires_in: None,
     }
 }
 
@@ -50,7 +51,7 @@ fn lines_that_describe_jobs() {
 
 {"key":12,"kind":"x","payload":null}
 {"id":99,"key":"caf\u00e9","version":"18446744073709551615","kind":"y\u002e1","payload":"t"}"#;
-    let (jobs, bad) = read_all(input, &Form { shape: Shape::Envelope, due: Due::Now });
+    let (jobs, bad) = read_all(input, &Form { shape: Shape::Envelope, due: Due::Now, expires_in: None });
     assert_eq!(bad, [""; 0]);
     assert_eq!(
         jobs,
@@ -75,6 +76,7 @@ fn lines_that_are_payloads_keep_their_bytes() {
     let form = Form {
         shape: Shape::Payload { kind: "x".into(), id: Some("k".into()), key: "k".into(), version: None },
         due: Due::Now,
+        expires_in: None,
     };
     assert_eq!(read_all(b"{\"k\":\"a\"}", &form).0, ["a|a|x|0|{\"k\":\"a\"}"]);
 }
@@ -92,7 +94,7 @@ fn bad_lines_say_why_and_the_others_go_on() {
         (b"{\"a\xff\":1}", "not UTF-8 text: a wrong byte at column 4"),
         (
             b"{\"kind\":\"x\",\"payload\":1}",
-            "no field `key`; a job has key, kind and payload, and may have id, version, and at or in_ms",
+            "no field `key`; a job has key, kind and payload, and may have id, version, at or in_ms, and expires_in_ms",
         ),
         (b"{\"key\":\"k\",\"payload\":1}", "no field `kind`; a job has key"),
         (b"{\"key\":\"k\",\"kind\":\"x\"}", "no field `payload`; a job has key"),
@@ -122,8 +124,10 @@ fn bad_lines_say_why_and_the_others_go_on() {
     ];
     let good = b"{\"key\":\"k\",\"kind\":\"x\",\"payload\":1}";
     for (line, expected) in cases {
-        let (jobs, bad) =
-            read_all(&[good, line, good].join(&b'\n'), &Form { shape: Shape::Envelope, due: Due::Now });
+        let (jobs, bad) = read_all(
+            &[good, line, good].join(&b'\n'),
+            &Form { shape: Shape::Envelope, due: Due::Now, expires_in: None },
+        );
         assert_eq!(jobs.len(), 2);
         assert_eq!(bad.len(), 1);
         assert!(
@@ -150,8 +154,10 @@ fn bad_lines_say_why_and_the_others_go_on() {
 fn jobs_that_are_too_large_are_bad_lines() {
     let long = format!("{{\"key\":\"k\",\"kind\":\"x\",\"payload\":\"{}\"}}", "x".repeat(4300));
     let huge = format!("{{\"key\":\"k\",\"kind\":\"x\",\"payload\":\"{}\"}}", "x".repeat(5000));
-    let (jobs, bad) =
-        read_all(format!("{huge}\n{long}\n").as_bytes(), &Form { shape: Shape::Envelope, due: Due::Now });
+    let (jobs, bad) = read_all(
+        format!("{huge}\n{long}\n").as_bytes(),
+        &Form { shape: Shape::Envelope, due: Due::Now, expires_in: None },
+    );
     assert_eq!(jobs.len(), 0);
     assert!(bad[0].starts_with("1: it has 5035 bytes, a line may have 4500"), "{bad:?}");
     assert!(bad[1].starts_with("2: an envelope may have 4096 bytes, this has"), "{bad:?}");
@@ -163,13 +169,18 @@ fn batches_are_bounded_in_jobs_and_in_bytes() {
     let sizes = |input: &str, limits: JobLimits| {
         let mut sizes = Vec::new();
         let lines = Lines::new(input.as_bytes(), limits.max_envelope_bytes);
-        let told =
-            each(lines, &Form { shape: Shape::Envelope, due: Due::Now }, limits, &untraced(), |read| {
+        let told = each(
+            lines,
+            &Form { shape: Shape::Envelope, due: Due::Now, expires_in: None },
+            limits,
+            &untraced(),
+            |read| {
                 if let Read::Jobs(jobs, _) = read {
                     sizes.push(jobs.len());
                 }
                 true
-            });
+            },
+        );
         told.unwrap();
         sizes
     };
@@ -198,7 +209,7 @@ fn gzip_is_known_by_its_bytes_and_a_cut_one_is_named() {
         let (sender, mut receiver) = mpsc::channel(64);
         read(
             source::open(path).map_err(|why| why.to_string())?,
-            &Form { shape: Shape::Envelope, due: Due::Now },
+            &Form { shape: Shape::Envelope, due: Due::Now, expires_in: None },
             LIMITS,
             &untraced(),
             &sender,

@@ -9,12 +9,15 @@ use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visi
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 /// How lines are read, and when their jobs are due where they do not say so themselves.
 #[derive(Debug, Clone)]
 pub(super) struct Form {
     pub(super) shape: Shape,
     pub(super) due: Due,
+    /// How long after they became ready they may start.
+    pub(super) expires_in: Option<Duration>,
 }
 
 /// What a line is.
@@ -42,7 +45,7 @@ impl Form {
             (_, Some(at)) => Due::At(at),
             _ => Due::Now,
         };
-        Self { shape, due }
+        Self { shape, due, expires_in: arguments.expires_in }
     }
 
     pub(super) fn is_payload(&self) -> bool {
@@ -72,6 +75,9 @@ impl Form {
         }?;
         if job.due == Due::Now {
             job.due = self.due;
+        }
+        if let Some(limit) = self.expires_in.filter(|_| job.limits.expires_in_ms.is_none()) {
+            job = job.expires_in(limit);
         }
         let sending = traced(&mut job);
         Ok((job.encode(now, limits).map_err(|error| error.to_string())?, sending))

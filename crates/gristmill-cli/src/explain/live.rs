@@ -4,12 +4,14 @@ use crate::exit::Failure;
 use crate::kinds::Served;
 use gristmill_broker::dead::DeadFound;
 use gristmill_broker::hung::HungRun;
+use gristmill_broker::limit::{Holder, LimitView};
 use gristmill_broker::locate::JobView;
 use gristmill_broker::pause::{Pause, Target};
 use gristmill_broker::survey::Sought;
 use gristmill_broker::waiting::HeldKey;
 use gristmill_broker::{Connection, QueueDefinition};
 use gristmill_job::{Envelope, Key, Place};
+use std::time::Duration;
 
 /// A number of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -48,6 +50,8 @@ pub(super) struct Around {
     pub(super) hung: Option<HungRun>,
     /// What is paused of its queue and stops it, or the first job of its key.
     pub(super) pauses: Vec<Pause>,
+    /// How the limit of its kind stands, where it has one.
+    pub(super) limit: Option<Limited>,
     /// Whether a living node serves its kind; `None` where that is not known.
     pub(super) served: Option<bool>,
 }
@@ -103,6 +107,10 @@ impl Around {
             Target::Key(key) => *key == job.key,
             Target::Kind(paused) => Some(paused) == kind.as_ref() || Some(paused) == first_kind.as_ref(),
         });
+        let limit = match &kind {
+            Some(kind) => Limited::look(connection, queue, kind, job.key.as_bytes()).await?,
+            None => None,
+        };
         let at_least = seen.cut_short;
         Ok(Self {
             queue: queue.clone(),
@@ -115,9 +123,39 @@ impl Around {
             first,
             hung,
             pauses,
+            limit,
             served,
             job: job.clone(),
         })
+    }
+}
+
+/// How the limit of a kind stands.
+#[derive(Debug, Clone)]
+pub(super) struct Limited {
+    pub(super) view: LimitView,
+    /// Runs that have a slot, the first to lapse first; not all of them, where they are many.
+    pub(super) holders: Vec<Holder>,
+    pub(super) running: u64,
+    /// Until the rate has its next token; `None` where it has one.
+    pub(super) rate: Option<Duration>,
+}
+
+/// Holders of a limit that are read.
+const HOLDERS: usize = 200;
+
+impl Limited {
+    async fn look(
+        connection: &Connection,
+        queue: &QueueDefinition,
+        kind: &str,
+        key: &[u8],
+    ) -> Result<Option<Self>, Failure> {
+        let limits = connection.limits(&queue.name).await?;
+        let Some(view) = limits.into_iter().find(|limit| limit.kind == kind) else { return Ok(None) };
+        let (holders, running, _) = connection.holders(&queue.name, kind, HOLDERS).await?;
+        let rate = connection.rate_wait(&queue.name, &view, key).await?;
+        Ok(Some(Self { view, holders, running, rate }))
     }
 }
 

@@ -10,9 +10,9 @@ use crate::reason::{self, Reason};
 use crate::schedules::Recurring;
 use gristmill_broker::QueueDefinition;
 use gristmill_broker::dead::DeadFound;
-use gristmill_broker::locate::MarkView;
+use gristmill_broker::locate::{JobView, MarkView};
 use gristmill_broker::said::Said;
-use gristmill_job::UnixMillis;
+use gristmill_job::{Envelope, UnixMillis};
 use serde_json::{Value, json};
 use std::time::SystemTime;
 
@@ -31,6 +31,11 @@ pub(super) fn live_text(around: &Around) -> String {
     }
     if let Some(recurring) = Recurring::of(job.id.as_bytes(), Some(&job.envelope)) {
         lines.put("schedule", &recurring.text());
+    }
+    if let Some(at) = expires_at(job) {
+        let word = if at > job.now { "expires" } else { "expired" };
+        let then = "unless it is started before; its kind or its queue may say less";
+        lines.put(word, &format!("{} ({} ms), {then}", when(at, job.now), at.0));
     }
     if let Some(original) = job.original_bytes {
         lines.put(
@@ -61,6 +66,13 @@ pub(super) fn live_text(around: &Around) -> String {
     lines.text()
 }
 
+/// Until when it may start, as far as it says so itself.
+fn expires_at(job: &JobView) -> Option<UnixMillis> {
+    let limit = Envelope::expires_in(&job.envelope, usize::MAX).filter(|_| job.line.replays == 0)?;
+    let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    Some(UnixMillis(job.place.ms.saturating_add(limit)))
+}
+
 pub(super) fn live_json(around: &Around) -> Value {
     let Around { queue, partition, job, .. } = around;
     let why: Vec<Value> = why::reasons(around).iter().map(Reason::as_json).collect();
@@ -86,6 +98,7 @@ pub(super) fn live_json(around: &Around) -> Value {
         "owner": job.owner,
         "owner_expires_ms": job.expires.0,
         "now_ms": job.now.0,
+        "expires_at_ms": expires_at(job).map(|at| at.0),
         "kind_served": around.served,
         "jobs_of_key_before": around.of_key.jobs,
         "jobs_of_partition_before": around.of_partition.jobs,

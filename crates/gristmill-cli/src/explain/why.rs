@@ -5,8 +5,9 @@ use crate::keys::typed;
 use crate::output::when;
 use crate::reason::{self, Reason};
 use gristmill_broker::keys::HANDED_BACK;
+use gristmill_broker::limit::{Holder, SlotName};
 use gristmill_broker::locate::JobView;
-use gristmill_job::Envelope;
+use gristmill_job::{Envelope, UnixMillis};
 use std::time::Duration;
 
 /// In the order in which they would have to go. Never empty.
@@ -19,6 +20,7 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
     reasons.extend(held(around));
     reasons.extend(behind(around));
     reasons.extend(reason::of_line(&job.line, kind.as_deref(), job.now));
+    reasons.extend(limited(around));
     if let Some(run) = &around.hung {
         let (node, since) = (&run.incarnation, when(run.since, job.now));
         let text = format!(
@@ -35,10 +37,51 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
         ));
     }
     // What keeps it from running is told: then it does not run.
-    let blocked =
-        reasons.iter().any(|it| ["paused", "held", "behind_key"].contains(&it.code) || it.until.is_some());
+    let blocked = reasons
+        .iter()
+        .any(|it| ["paused", "held", "behind_key", "limit"].contains(&it.code) || it.until.is_some());
     reasons.push(where_it_stands(around, blocked));
     reasons
+}
+
+/// How many holders of a full limit are named.
+const NAMED: usize = 5;
+
+/// What the limit of its kind says: nothing in its way where it is neither full nor used up. Only the first of a key asks.
+fn limited(around: &Around) -> Option<Reason> {
+    let (limit, job) = (around.limit.as_ref()?, &around.job);
+    if around.first.is_some() || around.hold.is_some() {
+        return None;
+    }
+    let (kind, most) = (&limit.view.kind, u64::from(limit.view.max_running));
+    let name = SlotName { partition: around.partition, place: job.place };
+    if let Some(own) = limit.holders.iter().find(|holder| holder.name == name) {
+        let (node, since) = (&own.owner.incarnation, when(own.since, job.now));
+        let text = format!(
+            "holds one of {most} slots of kind {kind} on {node} ({since}): it runs there, or ran and is settled"
+        );
+        return Some(Reason::new("has_slot", text));
+    }
+    if most > 0 && limit.running >= most {
+        let named: Vec<String> = limit.holders.iter().take(NAMED).map(|it| holder(it, job.now)).collect();
+        let more = limit.running.saturating_sub(named.len() as u64);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!("the limit of kind {kind} is full ({most}): held by {}{more}", named.join(", "));
+        return Some(Reason::new("limit", text));
+    }
+    let wait = limit.rate?;
+    let until = UnixMillis(job.now.0 + u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let of = if limit.view.per_key { "its key" } else { "the kind" };
+    let text = format!(
+        "the rate of kind {kind} ({}) is used up: the next token of {of} comes {}",
+        limit.view.shown(),
+        when(until, job.now)
+    );
+    Some(Reason { until: Some(until), ..Reason::new("rate", text) })
+}
+
+fn holder(holder: &Holder, now: UnixMillis) -> String {
+    format!("job {} on {} since {}", holder.job, holder.owner.incarnation, when(holder.since, now))
 }
 
 /// Whether the lease of its partition stands.

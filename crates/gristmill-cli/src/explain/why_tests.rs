@@ -1,14 +1,15 @@
 //! Each state has its words, and what is not known is not claimed.
 
-use super::super::live::Counted;
+use super::super::live::{Counted, Limited};
 use super::*;
 use bytes::Bytes;
 use gristmill_broker::hung::HungRun;
+use gristmill_broker::limit::LimitView;
 use gristmill_broker::locate::ClaimView;
 use gristmill_broker::state::{StartMark, Suspicion, Why};
 use gristmill_broker::waiting::HeldKey;
 use gristmill_broker::{Epoch, Fence, Incarnation, QueueDefinition, StateLine};
-use gristmill_job::{JobId, Key, Place, QueueName, UnixMillis};
+use gristmill_job::{JobId, Key, Place, QueueName};
 
 fn view(place: u64) -> JobView {
     JobView {
@@ -40,6 +41,7 @@ fn around(job: JobView) -> Around {
         first: None,
         hung: None,
         pauses: Vec::new(),
+        limit: None,
         served: Some(true),
     }
 }
@@ -154,4 +156,51 @@ fn its_own_line_and_its_kind_are_told() {
     says(&it, "hung", &["holds a thread of n~1 (6s ago)", "will be refused"]);
     it.served = None;
     assert!(!codes(&it).contains(&"unserved_kind"), "what is not known is not said");
+}
+
+#[test]
+fn a_limit_names_its_holders_and_a_rate_its_next_token() {
+    let holder = |seq: u64, node: &str| Holder {
+        name: SlotName { partition: 1, place: Place { ms: 9, seq } },
+        owner: Fence { incarnation: Incarnation::from_stored(node), epoch: Epoch(5) },
+        job: JobId::new(&format!("job-{seq}")).unwrap(),
+        since: UnixMillis(4_000),
+        until: UnixMillis(12_000),
+    };
+    let view = LimitView {
+        kind: "mail".into(),
+        max_running: 2,
+        interval_us: 10_000.0,
+        burst: 5,
+        per_key: false,
+        written: UnixMillis(1),
+        by: "n~1".into(),
+    };
+    let limit = |running, rate| Limited {
+        view: view.clone(),
+        holders: vec![holder(1, "a~1"), holder(2, "b~2")],
+        running,
+        rate,
+    };
+    let with = |limit| Around { limit: Some(limit), ..around(crate::explain::why::tests::view(8)) };
+    says(
+        &with(limit(2, None)),
+        "limit",
+        &["the limit of kind mail is full (2): held by job job-1 on a~1 since 6s ago, job job-2 on b~2"],
+    );
+    says(&with(limit(7, None)), "limit", &["and 5 more"]);
+    assert_eq!(codes(&with(limit(1, None))), ["claimed"], "nothing is in its way");
+    let used_up = with(limit(1, Some(Duration::from_secs(3))));
+    says(
+        &used_up,
+        "rate",
+        &["the rate of kind mail (2 at a time, 100/s (burst 5)) is used up", "comes in 3s"],
+    );
+    assert_eq!(reasons(&used_up)[0].until, Some(UnixMillis(13_000)));
+    let mut own = limit(2, None);
+    own.holders[0].name = SlotName { partition: 2, place: Place { ms: 8, seq: 0 } };
+    says(&with(own), "has_slot", &["holds one of 2 slots of kind mail on a~1 (6s ago)"]);
+    // Behind another of its key it does not ask.
+    let behind = Around { first: Some(crate::explain::why::tests::view(3)), ..with(limit(2, None)) };
+    assert!(!codes(&behind).contains(&"limit"));
 }

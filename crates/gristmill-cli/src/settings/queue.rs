@@ -18,6 +18,7 @@ pub(super) struct QueueSection {
     pub(super) crash_budget: u64,
     pub(super) unknown_kind_wait_ms: u64,
     pub(super) dead_max_age_ms: u64,
+    pub(super) expires_ms: u64,
 }
 
 /// `queue.SETTING` for `queue.NAME.SETTING`, and `retry.SETTING` for `queue.NAME.retry_SETTING`, where a name may hold dots.
@@ -38,8 +39,14 @@ impl Settings {
     /// What is said for this queue, put into its configuration.
     pub(super) fn with_rules(&self, mut config: QueueConfig) -> Result<QueueConfig, Fault> {
         let name = config.name.to_string();
-        let QueueSection { weight, after_dead_letter, crash_budget, unknown_kind_wait_ms, dead_max_age_ms } =
-            &self.queue;
+        let QueueSection {
+            weight,
+            after_dead_letter,
+            crash_budget,
+            unknown_kind_wait_ms,
+            dead_max_age_ms,
+            expires_ms,
+        } = &self.queue;
 
         let (key, weight) = self.number(&name, "weight", *weight);
         config.weight = u32::try_from(weight).unwrap_or(u32::MAX);
@@ -60,6 +67,8 @@ impl Settings {
             let expected = "1000 ms or more, or 0: kept until a person acts".into();
             return Err(self.wrong(&key, expected, None));
         }
+        let (_, expires_ms) = self.number(&name, "expires_ms", *expires_ms);
+        config.expires_in = (expires_ms > 0).then(|| Duration::from_millis(expires_ms));
         let (key, word) = self.word(&name, "after_dead_letter", after_dead_letter);
         config.after_dead_letter =
             AfterDeadLetter::parse(word).ok_or_else(|| self.wrong(&key, "continue or hold".into(), None))?;

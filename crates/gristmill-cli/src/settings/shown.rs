@@ -81,6 +81,7 @@ impl Settings {
             ("queue.crash_budget", json!(queue.crash_budget)),
             ("queue.unknown_kind_wait_ms", json!(queue.unknown_kind_wait_ms)),
             ("queue.dead_max_age_ms", json!(queue.dead_max_age_ms)),
+            ("queue.expires_ms", json!(queue.expires_ms)),
             ("log.level", json!(log.level)),
             ("log.format", json!(log.format)),
         ];

@@ -1,8 +1,9 @@
 //! Lines in, and what is said about the bad ones.
 
-use crate::fixture::{Fixture, Said, gristmill, run};
+use crate::fixture::{Fixture, SOON, Said, gristmill, run};
 use gristmill_broker::keys::QueueDefinition;
 use gristmill_job::{QueueName, partition_of};
+use gristmill_testkit::eventually;
 use gristmill_testkit::process::ProcessOptions;
 use gristmill_testkit::server::Reply;
 use std::io::Write;
@@ -190,4 +191,33 @@ fn jobs_for_later_are_named_by_option_or_line_counted_explained_and_cancelled() 
         assert_eq!(cancelled.code, 0, "{cancelled:?}");
     }
     assert_eq!(fixture.run("queues --json").json()["queues"][0]["delayed"], 1);
+}
+
+#[test]
+fn jobs_that_expire_do_not_start_late_and_explain_says_so() {
+    let fixture = Fixture::new();
+    let line = |id: &str, more: &str| {
+        format!("{{\"id\":\"{id}\",\"key\":\"k\",\"kind\":\"refuse\",\"payload\":1{more}}}\n")
+    };
+    let own = ",\"expires_in_ms\":3600000";
+    let jobs = format!("{}{}{}", line("late", ""), line("own", own), line("bad", ",\"expires_in_ms\":\"x\""));
+    let file = fixture.file("expiring", jobs.as_bytes());
+    let said =
+        fixture.run(&format!("enqueue q --create --partitions 4 --from {} --expires-in 1ms", file.display()));
+    assert!(
+        said.code == 3 && said.err.contains("`expires_in_ms` is ms: expected a whole number"),
+        "{said:?}"
+    );
+    let wrong = fixture.run(&format!("enqueue q --from {} --expires-in soon", file.display()));
+    assert!(wrong.code == 2 && wrong.err.contains("a whole number and a unit"), "{wrong:?}");
+    let explained = fixture.run("explain own").out;
+    assert!(explained.contains("expires      in 59m"), "{explained}");
+    let node = fixture.stubborn_node("--name reader");
+    eventually(SOON, "the one to run, and the other to end", || {
+        let of = |id: &str| fixture.run(&format!("explain {id} --json")).json()["found"][0].clone();
+        (of("own")["is"] == "dead" && of("late")["standing"] == "expired").then_some(())
+    });
+    let explained = fixture.run("explain late").out;
+    assert!(explained.contains("expired: it was not started in time"), "{explained}");
+    drop(node);
 }

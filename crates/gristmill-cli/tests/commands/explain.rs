@@ -212,3 +212,32 @@ fn what_a_node_does_is_told_as_far_as_it_is_known() {
     );
     drop(node);
 }
+
+#[test]
+fn a_limit_that_is_full_names_who_holds_it_and_a_rate_its_next_token() {
+    use gristmill_broker::keys;
+    let fixture = prepared();
+    put_job(&fixture, "first", b"k");
+    let queue = gristmill_job::QueueName::new("q").unwrap();
+    let put = |words: &[&str]| {
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        fixture.server.command(&words).unwrap();
+    };
+    let (limits, holders, owners) =
+        (keys::limits(&queue), keys::holders(&queue, "charge"), keys::owners(&queue, "charge"));
+    put(&["HSET", &limits, "charge", "1 1000000.000 1 kind 1 reader~1"]);
+    put(&["ZADD", &holders, &(now() + 60_000).to_string(), "3 9-1"]);
+    put(&["HSET", &owners, "3 9-1", &format!("reader~1#7.1 60000 {} other job", now() - 5_000)]);
+    let job = explained(&fixture, "first");
+    assert_eq!(codes(&job), ["no_owner", "limit", "unserved_kind", "unclaimed"], "{job}");
+    says(&fixture.run("explain first"), &["is full (1): held by job other job on reader~1 since"]);
+
+    put(&["DEL", &holders]);
+    assert_eq!(codes(&explained(&fixture, "first")), ["no_owner", "unserved_kind", "unclaimed"]);
+    let used_until = (now() + 30_000) * 1000;
+    put(&["SET", &keys::rate(&queue, "charge"), &used_until.to_string()]);
+    let job = explained(&fixture, "first");
+    assert_eq!(codes(&job)[1], "rate", "{job}");
+    assert!(job["why"][1]["until_ms"].as_u64().unwrap() > now());
+    says(&fixture.run("explain first"), &["the rate of kind charge (1 at a time, 1/s (burst 1)) is used up"]);
+}

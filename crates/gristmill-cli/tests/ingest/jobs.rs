@@ -150,6 +150,12 @@ fn a_job_for_later_is_taken_named_and_explained() {
     let again = fixture.post(JSON, later("\"at\": \"2026-01-01T00:00:00Z\"")).json();
     assert_eq!(again["jobs"][0]["first"], json!({ "standing": "waiting", "name": member }));
 
+    let expiring = later("\"expires_in_ms\": 3600000").replace("\"l\"", "\"e\"");
+    assert_eq!(words(&fixture.post(JSON, expiring).json()), ["enqueued"]);
+    let found = fixture.get("/v1/jobs/e").json()["found"][0].clone();
+    let (now, until) = (found["now_ms"].as_u64().unwrap(), found["expires_at_ms"].as_u64().unwrap());
+    assert!((1..=3_600_000).contains(&(until - now)), "{found}");
+
     let at = |at: &str| later(&format!("\"at\": {at}")).replace("\"l\"", &json!(at).to_string());
     for past in ["\"2020-01-01T00:00:00+01:00\"", "1", "\"1\""] {
         let answer = fixture.post(JSON, at(past)).json();
@@ -162,6 +168,8 @@ fn a_job_for_later_is_taken_named_and_explained() {
         ("\"at\": 1798099200000000", "within ten years"),
         ("\"in_ms\": -1", "a whole number of 0 or more"),
         ("\"in_ms\": 1.5", "a text or a whole number"),
+        ("\"expires_in_ms\": -1", "a whole number of 0 or more"),
+        ("\"expires_in_ms\": null", "a text or a whole number"),
         ("\"in_ms\": 999999999999999", "within ten years"),
     ] {
         let refused = fixture.post(JSON, later(bad));

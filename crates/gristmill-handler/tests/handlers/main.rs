@@ -7,6 +7,7 @@
 mod allocations;
 mod answers;
 mod arguments;
+mod batches;
 mod fixture;
 mod payloads;
 mod redelivery;

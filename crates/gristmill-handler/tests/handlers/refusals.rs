@@ -38,7 +38,7 @@ fn it_lists_what_it_serves_and_clones_stay_as_they_were() {
 #[test]
 fn an_unknown_kind_is_refused_with_what_could_be_read() {
     let mut job = job("prise", &1);
-    job.limits = Limits { max_attempts: Some(4) };
+    job.limits = Limits { max_attempts: Some(4), ..Limits::default() };
     let (reason, error, facts) = refused(&registry(), delivery(job));
     assert_eq!(reason, DeadReason::UnknownKind);
     assert!(error.contains("\"prise\"") && error.contains("price, stock"), "{error}");

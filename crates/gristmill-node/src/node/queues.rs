@@ -21,7 +21,7 @@ use gristmill_broker::{Incarnation, Link, QueueDefinition};
 use gristmill_handler::Registry;
 use gristmill_schedule::Schedule;
 use gristmill_telemetry::Telemetry;
-use gristmill_telemetry::events::node::QueuesNotPrepared;
+use gristmill_telemetry::events::node::{BatchCapped, QueuesNotPrepared};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -118,6 +118,7 @@ pub(super) fn serve(
     let serve_one = |(at, (definition, queue)): (usize, (QueueDefinition, &QueueConfig))| Served {
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
+            .map(|shared| shared.expiring(queue.expires_in))
             .map(|shared| Arc::new(shared.sharing(Share { queue: at, weight: queue.weight })))
             .collect(),
         told: Told::new(&config.telemetry, &definition.name, registry.kinds()),
@@ -193,5 +194,17 @@ pub(super) fn told_of_limits(telemetry: &Telemetry, gates: Vec<Arc<Gate>>) {
             metrics.limit_slots.with(&labels).set(gate.holds() as f64);
             metrics.limit_waiting.with(&labels).set(gate.waiting() as f64);
         }
+    });
+}
+
+/// Batches are no larger than this node can run, and are counted.
+pub(super) fn batches(registry: &Registry, slots: usize, telemetry: &Telemetry) {
+    for (kind, max_jobs) in registry.cap_batches(slots) {
+        telemetry.tell(&BatchCapped { kind, max_jobs: max_jobs as u64, slots: slots as u64 });
+    }
+    let metrics = telemetry.clone();
+    registry.observe_batches(move |kind, jobs| {
+        metrics.metrics().batches_total.with(&[kind]).add(1);
+        metrics.metrics().batch_jobs_total.with(&[kind]).add(jobs as u64);
     });
 }

@@ -59,7 +59,7 @@ impl State {
             let (asked, mut pauses) = (Instant::now(), None);
             if let Ok((Acquired::Granted(_), connection, _)) = &outcome {
                 match connection.pauses(&queue.name).await {
-                    Ok((_, all)) => pauses = Some((asked, all)),
+                    Ok((now, all)) => pauses = Some((asked, now, all)),
                     Err(error) => outcome = Err(error),
                 }
             }

@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) queue: QueueName,
     pub(crate) partition: u16,
     pub(crate) keys: Arc<PartitionKeys>,
+    /// How long after it became ready a job may start that says nothing of that, nor its kind.
+    pub(crate) expires_in: Option<Duration>,
     /// Which of the node's queues it belongs to, and that one's weight at the slots.
     pub(crate) share: Share,
     /// Runs that wait for a worker. Locked after the run queue's line, never before.
@@ -69,6 +71,7 @@ impl Shared {
             queue,
             partition,
             keys: Arc::new(keys),
+            expires_in: None,
             share: Share::default(),
             queued: Mutex::default(),
             gate: AtomicU64::new(0),
@@ -88,6 +91,11 @@ impl Shared {
     /// As a partition of this queue of the node.
     pub(crate) fn sharing(self, share: Share) -> Self {
         Self { share, ..self }
+    }
+
+    /// With another longest time from ready to start.
+    pub(crate) fn expiring(self, expires_in: Option<Duration>) -> Self {
+        Self { expires_in, ..self }
     }
 
     pub(crate) fn register(&self, actor: ActorRef<Message>) {

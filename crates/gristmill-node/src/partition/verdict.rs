@@ -56,7 +56,7 @@ impl Judge<'_> {
             }
             Ran::Refused(reason, error, facts) => (Err((reason, error)), facts),
             // Not judged: the caller puts such a job back where it stood.
-            Ran::NotStarted | Ran::Asks(..) | Ran::Judged(_) | Ran::Stopped => (
+            Ran::NotStarted | Ran::Expired | Ran::Asks(..) | Ran::Judged(_) | Ran::Stopped => (
                 Ok(Answer::Review("it was stopped before it answered".into())),
                 facts_of(&job.entry, self.policy.max_envelope_bytes),
             ),

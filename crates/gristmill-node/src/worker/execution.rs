@@ -122,6 +122,10 @@ impl Executor {
             self.not_run(&partition, run, Ran::NotStarted);
             return true;
         }
+        if self.is_too_late(&partition, &run, started_at) {
+            self.not_run(&partition, run, Ran::Expired);
+            return true;
+        }
         if let Some(first) = run.first {
             let Run { epoch, lane, entry, turn, .. } = run;
             let ran = Ran::Asks(first, Slot::of(self.queue.clone()));
@@ -174,6 +178,20 @@ impl Executor {
             }
         }
         !watched.is_replaced()
+    }
+
+    /// Whether the job has expired: it would start later than it, its kind or its queue allows after it became ready, by the
+    /// clock of Redis. Not one that a person brought back, nor one of which it is looked for what an interrupted run did.
+    fn is_too_late(&self, partition: &Shared, run: &Run, now: Instant) -> bool {
+        let (entry, line) = (&run.entry, run.entry.state.line());
+        let asked_for = line.is_some_and(|line| line.replays > 0);
+        if run.acknowledged || run.reconcile || asked_for {
+            return false;
+        }
+        let own = self.registry.expires_in(&entry.envelope, self.max_envelope_bytes);
+        let Some(limit) = own.or(partition.expires_in) else { return false };
+        // Known from the acquire on.
+        partition.redis_now(now).is_some_and(|redis| UnixMillis(entry.place.ms).age_at(redis) > limit)
     }
 
     /// Whether a run of this job is stopped only where nothing else helps: it may not simply be repeated.

@@ -63,6 +63,10 @@ events! {
     PartitionHandedOver "partition.handed_over" DEBUG "gristmill_node" "a partition is handed over"
         { queue: str, partition: num, epoch: show, took_ms: ms }
         { handovers_total[queue] += 1, handover_duration_seconds[] <= took_ms }
+    /// A batch was to be larger than the node can run.
+    BatchCapped "batch.capped" WARN "gristmill_node" "batches are capped at the slots of the node, since each of their jobs holds one"
+        { kind: str, max_jobs: num, slots: num }
+        {}
     /// A kind was limited otherwise before.
     LimitChanged "limit.changed" INFO "gristmill_node" "a kind is limited otherwise than before, on all nodes"
         { queue: str, kind: str, limit: show, before: str }

@@ -254,6 +254,8 @@ pub(crate) enum Ran {
     Answered(RunAnswer, Facts),
     /// Nobody here can run it.
     Refused(DeadReason, String, Facts),
+    /// It was too late for it: it was never started, and will not be.
+    Expired,
     /// It was never started: withdrawn, or the lease was not trusted any more.
     NotStarted,
     /// It would begin, and holds its slot: what comes first may be written.

@@ -155,6 +155,8 @@ impl Tenure {
                 _ if !serves => self.not_let_in(lane, place, next, now, actions),
                 Some(Admitted::Slot | Admitted::Passed) => {
                     slot.permitted(&permit);
+                    let first_runs = usize::from(turn == 0);
+                    self.bounds.policy.budget.ran(first_runs, instant);
                     runs.extend(self.let_in(lane, &job, next, slot));
                 }
                 Some(Admitted::Full(_) | Admitted::Until(_)) | None => {

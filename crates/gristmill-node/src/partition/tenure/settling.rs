@@ -70,6 +70,13 @@ impl Tenure {
         };
         match run.ran {
             Ran::NotStarted => return self.not_run(lane, place, false, now, actions),
+            Ran::Expired => {
+                let settle = self.unrun(&job.entry, Verdict::Expired);
+                self.lanes.settling(lane);
+                let entry = run.entry;
+                self.to_settle.push(Settling { lane, entry, settle, acknowledges: None, attempt: None });
+                return;
+            }
             Ran::Asks(first, slot) => return self.asked(lane, &job, first, slot, now),
             // One that may run at most once has had its run.
             Ran::Stopped if !job.acknowledged => {

@@ -56,7 +56,8 @@ impl Tenure {
                     continue;
                 }
             }
-            first_runs += usize::from(job.turn() == 0);
+            // One that asks its limit is counted once it is let in.
+            first_runs += usize::from(job.turn() == 0 && permit.is_none());
         }
         if first_runs > 0 {
             self.bounds.policy.budget.ran(first_runs, now.instant);

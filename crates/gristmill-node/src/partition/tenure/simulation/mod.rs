@@ -36,6 +36,8 @@ struct Faults {
     cancels: bool,
     /// A person pauses the queue, a kind, a key, and resumes them.
     pauses: bool,
+    /// Jobs of one key are too late to start.
+    expires: bool,
 }
 
 impl World {
@@ -131,13 +133,15 @@ impl World {
         )
     }
 
-    /// Whether a job of the first key was cancelled: its mark says so, and a person asked for it.
-    fn is_cancelled(&self, version: u64) -> bool {
+    /// Whether a job of the first key was cancelled or expired: its mark says so, and there was a reason.
+    fn ended_unrun(&self, version: u64) -> bool {
         let id = format!("0:{version}");
         let mark = self.model.mark(&self.keys, &gristmill_job::JobId::new(&id).unwrap());
-        let is_it = mark.is_some_and(|(standing, _)| standing.starts_with("cancelled 1"));
-        assert!(!is_it || self.cancelled.contains(&id), "nobody cancelled {id}");
-        is_it
+        let standing = mark.map(|(standing, _)| standing).unwrap_or_default();
+        let (cancelled, expired) = (standing.starts_with("cancelled 1"), standing == "expired");
+        assert!(!cancelled || self.cancelled.contains(&id), "nobody cancelled {id}");
+        assert!(!expired || self.expired.contains(&id), "{id} was never too late");
+        cancelled || expired
     }
 
     fn letters(&self) -> Vec<DeadLetter> {
@@ -177,6 +181,7 @@ impl World {
             limits: false,
             cancels: false,
             pauses: false,
+            expires: false,
         };
         self.late.clear();
         self.pauses = Arc::default();
@@ -196,7 +201,7 @@ impl World {
         for key in 0..KEYS {
             let name = format!("key{key}");
             let is_poison = |version: u64| self.poison.contains(&(name.clone(), version));
-            let is_cancelled = |version: u64| key == 0 && self.is_cancelled(version);
+            let is_cancelled = |version: u64| key == 0 && self.ended_unrun(version);
             let good: Vec<u64> =
                 (1..=VERSIONS).filter(|version| !is_poison(*version) && !is_cancelled(*version)).collect();
             let Some(last) = good.last() else { continue };
@@ -234,6 +239,7 @@ const NONE: Faults = Faults {
     limits: false,
     cancels: false,
     pauses: false,
+    expires: false,
 };
 
 fn simulate(faults: Faults) {
@@ -318,6 +324,7 @@ fn everything_at_once() {
         limits: false,
         cancels: false,
         pauses: true,
+        expires: false,
     });
 }
 
@@ -414,6 +421,14 @@ fn what_is_paused_does_not_start_and_goes_on_in_order_once_it_is_resumed() {
         ..pauses
     });
     simulate_few(Faults { cancels: true, lost: true, retry: true, handover: true, ..pauses });
+}
+
+#[test]
+fn jobs_that_are_too_late_end_once_and_their_lane_goes_on() {
+    let expires = Faults { expires: true, ..NONE };
+    simulate_few(expires);
+    simulate_few(Faults { retry: true, lost: true, reconnect: true, handover: true, ..expires });
+    simulate_few(Faults { crash: true, expiry: true, lost: true, cancels: true, pauses: true, ..expires });
 }
 
 #[test]

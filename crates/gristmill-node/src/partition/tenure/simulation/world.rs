@@ -101,6 +101,8 @@ pub(super) struct World {
     pub(super) failed_over: bool,
     /// Jobs that a person cancelled, by id.
     pub(super) cancelled: HashSet<String>,
+    /// Jobs that were once too late to start, by id.
+    pub(super) expired: HashSet<String>,
     /// What a person has paused.
     pub(super) pauses: Arc<Pauses>,
     pub(super) log: Vec<String>,
@@ -147,6 +149,7 @@ impl World {
             kills: 0,
             failed_over: false,
             cancelled: HashSet::new(),
+            expired: HashSet::new(),
             pauses: Arc::default(),
             log: Vec::new(),
         };
