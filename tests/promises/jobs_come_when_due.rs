@@ -260,3 +260,26 @@ fn a_delayed_set_deleted_by_hand_takes_its_jobs_and_nothing_else() {
         }
     });
 }
+
+/// Through the outbox of the parent's partition and the delayed set of the child's, by owners that die.
+#[test]
+fn emitted_jobs_for_later_arrive_once_although_their_owners_die() {
+    on_servers(|options| {
+        let mut rng = SplitMix64::new(seed());
+        let mut fleet = Fleet::start(options);
+        let script = Script { emit: Some("second".into()), emit_in_ms: 400, ..effect() };
+        let jobs = Fleet::versions(20, 12, &script);
+        fleet.expect_emitted("second", &jobs);
+        let queues = ["--queues", "work,second"];
+        let mut nodes = [fleet.node_with(&queues), fleet.node_with(&queues)];
+        fleet.enqueue(jobs.clone());
+        for victim in [0, 1] {
+            fleet.wait_started_more(1 + rng.below(100) as usize);
+            fleet.kill(&mut nodes[victim]);
+            nodes[victim] = fleet.node_with(&queues);
+        }
+        fleet.wait_settled();
+        // A delay counts from the settle of each parent; those of a key are settled in order, and so come in order.
+        fleet.assert_effects(&jobs);
+    });
+}

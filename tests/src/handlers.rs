@@ -148,11 +148,14 @@ pub async fn scripted(
     }
     if let Some(queue) = &script.emit {
         let queue = QueueName::new(queue).map_err(HandlerError::permanent)?;
-        let script = serde_json::to_vec(&Script { effect: true, ..Script::default() })
+        let script_of_it = serde_json::to_vec(&Script { effect: true, ..Script::default() })
             .map_err(HandlerError::permanent)?;
-        let job = NewJob::from_bytes(KIND, context.key().as_bytes(), script, ContentType::Json);
-        effects =
-            effects.and_emit(queue, job.map_err(HandlerError::permanent)?.with_version(context.version()));
+        let job = NewJob::from_bytes(KIND, context.key().as_bytes(), script_of_it, ContentType::Json);
+        let mut job = job.map_err(HandlerError::permanent)?.with_version(context.version());
+        if script.emit_in_ms > 0 {
+            job = job.due_in(Duration::from_millis(script.emit_in_ms));
+        }
+        effects = effects.and_emit(queue, job);
     }
     run.end(Outcome::Done).map_err(HandlerError::permanent)?;
     Ok(effects)

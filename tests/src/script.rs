@@ -93,4 +93,6 @@ pub struct Script {
     pub look: Look,
     /// Emits a job of the same kind and key into this queue.
     pub emit: Option<String>,
+    /// Which is due so many ms later.
+    pub emit_in_ms: u64,
 }

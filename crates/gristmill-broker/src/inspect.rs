@@ -270,6 +270,7 @@ impl Connection {
             let mut fields = reply::list(row.next().unwrap_or(Value::Nil), "fields")?.into_iter();
             let (mut queue, mut job, mut key, mut envelope) =
                 (None, Bytes::new(), Bytes::new(), Bytes::new());
+            let mut due = Due::Now;
             while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
                 let value = reply::bytes(value)?;
                 match reply::bytes(name)?.as_ref() {
@@ -277,6 +278,13 @@ impl Connection {
                     b"i" => job = value,
                     b"k" => key = value,
                     b"d" => envelope = value,
+                    // Digits of ours; whatever else stands there was due long ago.
+                    b"at" => {
+                        due = Due::At(
+                            reply::number(Value::BulkString(value.into()))
+                                .map_or_else(|_| UnixMillis(0), UnixMillis),
+                        )
+                    }
                     _ => {}
                 }
             }
@@ -284,7 +292,7 @@ impl Connection {
             let read =
                 QueueName::new(&String::from_utf8_lossy(&queue)).map_err(|e| e.to_string()).map(|queue| {
                     let (id, key) = (JobId::from_stored(job), Key::from_stored(key));
-                    (queue, EncodedJob { id, key, envelope, own_id: true, due: Due::Now })
+                    (queue, EncodedJob { id, key, envelope, own_id: true, due })
                 });
             emitted.push((id, read));
         }

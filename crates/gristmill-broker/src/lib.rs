@@ -58,6 +58,8 @@ pub mod model;
 pub mod pause;
 pub mod pauses;
 pub mod promote;
+pub mod purge;
+pub mod purgeable;
 pub mod recover;
 pub mod release_key;
 pub mod replay;

@@ -54,6 +54,8 @@ scripts! {
     PAUSE = "lua/pause.lua",
     PAUSES = "lua/pauses.lua",
     PROMOTE = "lua/promote.lua",
+    PURGE = "lua/purge.lua",
+    PURGEABLE = "lua/purgeable.lua",
     RECOVER = "lua/recover.lua" with "lua/state.lua",
     RELEASE = "lua/release.lua",
     RELEASE_KEY = "lua/release_key.lua" with "lua/state.lua",

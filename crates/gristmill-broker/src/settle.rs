@@ -154,6 +154,7 @@ impl Settle {
                 for emit in emits {
                     arguments.arg(emit.queue.as_str()).arg(emit.job.id.as_bytes());
                     arguments.arg(emit.job.key.as_bytes()).arg(emit.job.envelope.as_ref());
+                    arguments.arg(emit.job.due.to_string());
                 }
             }
             Verdict::Retry { attempts, delay, why, interrupted, history } => {

@@ -12,6 +12,7 @@ use crate::kinds::KindsArguments;
 use crate::pause::{PauseArguments, PausesArguments, ResumeArguments};
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
+use crate::purge::PurgeArguments;
 use crate::roundtrip::RoundtripArguments;
 use crate::schedules::SchedulesCommand;
 use crate::settings::{Layers, Override, SettingsError};
@@ -99,6 +100,8 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Take back a job that waits
     Cancel(CancelArguments),
+    /// Remove what waits in a queue
+    Purge(PurgeArguments),
     /// Let nothing of a queue, a kind or a key start
     Pause(PauseArguments),
     /// End a pause

@@ -5,14 +5,14 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP. `monitor`: looks at queues.
-//! * `enqueue`, `queues`, `dead`, `explain`, `cancel`, `pause` (with `resume` and `pauses`), `keys`, `schedules`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
+//! * `enqueue`, `queues`, `dead`, `explain`, `cancel`, `pause` (with `resume` and `pauses`), `purge`, `keys`, `schedules`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * `health`: what every role that stays answers about itself.
 //! * [`logging`], `output`, [`exit`]: where words go.
 //!
 //! Invariants: results on standard output, everything else on standard error; no message shows a secret; a command
 //! other than `node`, `ingest`, `dev`, `roundtrip` and `enqueue --create` changes nothing but what it was asked to; what a person replays,
-//! releases, skips, cancels, pauses, resumes or removes is noted in the audit log before it is done.
+//! releases, skips, cancels, purges, pauses, resumes or removes is noted in the audit log before it is done.
 
 mod args;
 mod audit;
@@ -36,6 +36,7 @@ mod output;
 mod pause;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod purge;
 mod queues;
 mod reason;
 mod roundtrip;
@@ -103,6 +104,7 @@ fn run(arguments: &Arguments, registry: Registry, schedules: Vec<Schedule>) -> R
         Command::Pause(pause) => block_on(pause::pause(&settings, pause)),
         Command::Resume(resume) => block_on(pause::resume(&settings, resume)),
         Command::Pauses(pauses) => block_on(pause::pauses(&settings, pauses)),
+        Command::Purge(purge) => block_on(purge::command(&settings, purge)),
         Command::Keys(keys) => block_on(keys::command(&settings, keys)),
         Command::Schedules(schedules) => block_on(schedules::command(&settings, schedules)),
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),

@@ -33,7 +33,7 @@ impl Effects {
         Self { entity: Some(EntityChange::Delete), emit: Vec::new() }
     }
 
-    /// One more job, on its way to `queue` once this one is settled.
+    /// One more job, on its way to `queue` once this one is settled; a delay of its own counts from then.
     #[must_use]
     pub fn and_emit(mut self, queue: QueueName, job: NewJob) -> Self {
         self.emit.push((queue, job));

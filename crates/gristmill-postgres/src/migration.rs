@@ -4,8 +4,10 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::{ConnectOptions, Connection, PgPool, SqlSafeStr};
 
 /// Every migration, oldest first: number, name, text. What was shipped never changes; it is checked by its hash.
-const ALL: &[(i64, &str, &str)] =
-    &[(1, "inbox and outbox", include_str!("../migrations/0001_inbox_and_outbox.sql"))];
+const ALL: &[(i64, &str, &str)] = &[
+    (1, "inbox and outbox", include_str!("../migrations/0001_inbox_and_outbox.sql")),
+    (2, "jobs for later", include_str!("../migrations/0002_jobs_for_later.sql")),
+];
 
 fn migrator() -> Migrator {
     let migrations = ALL

@@ -51,7 +51,8 @@ const LANES: &str = "with recursive lane as (
 const LOCK: &str = "select pg_try_advisory_xact_lock(hashtext('gristmill.outbox:' || $1), $2)";
 /// In a statement after the lock's, so that it sees what the relay before has deleted.
 const READ: &str =
-    "select seq, id, kind, key, version, payload::text, payload_msgpack, headers::text, max_attempts
+    "select seq, id, kind, key, version, payload::text, payload_msgpack, headers::text, max_attempts,
+            ceil(extract(epoch from due_at) * 1000)::bigint, delay_ms
      from gristmill.outbox where queue = $1 and lane = $2 and refused is null
      order by seq limit $3";
 const DELETE: &str = "delete from gristmill.outbox where seq = any($1)";

@@ -17,12 +17,12 @@ use crate::held::Held;
 use gristmill_handler::{
     Answer, Close, Closing, Context, FromDelivery, HandlerError, Needs, Scope, Shared, Stage,
 };
-use gristmill_job::{ContentType, JobId, NewJob, QueueName};
+use gristmill_job::{ContentType, Due, JobId, NewJob, QueueName, UnixMillis};
 use sqlx::postgres::{PgConnection, PgPool, PgQueryResult};
 use sqlx::{Execute, Executor, Postgres};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Between two looks whether an earlier run of the same job is over.
@@ -34,8 +34,8 @@ const INBOX_STALE: &str =
     "insert into gristmill.inbox (queue, job_id, kind, outcome) values ($1, $2, $3, 'stale')
      on conflict do nothing";
 const OUTBOX: &str = "insert into gristmill.outbox
-     (id, queue, kind, key, version, payload, payload_msgpack, headers, max_attempts)
-     values ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9)";
+     (id, queue, kind, key, version, payload, payload_msgpack, headers, max_attempts, due_at, delay_ms)
+     values ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, to_timestamp($10::bigint::double precision / 1000), $11)";
 /// An error where the transaction has failed, another answer where it is another transaction.
 const SAME: &str = "select pg_current_xact_id_if_assigned()::text";
 
@@ -88,10 +88,12 @@ impl Tx {
         })
     }
 
-    /// Writes an outbox row: the job is enqueued in `queue` once this transaction is committed. Gives its id.
+    /// Writes an outbox row: the job is enqueued in `queue` once this transaction is committed. Gives its id. One for later
+    /// that names no time but a delay counts from when the relay enqueues it.
     ///
     /// # Errors
-    /// An error of sqlx; a permanent error for a key that is no text, or a version beyond 2^63 - 1.
+    /// An error of sqlx; a permanent error for a key that is no text, a version beyond 2^63 - 1, or a due time more than ten
+    /// years ahead.
     pub async fn emit(&mut self, queue: &QueueName, job: NewJob) -> Result<JobId, HandlerError> {
         let id = job.id.unwrap_or_else(JobId::generate);
         let text = |bytes: &[u8], what: &str| {
@@ -112,6 +114,13 @@ impl Tx {
             true => None,
             false => Some(crate::relay::row::headers_text(&job.headers)?),
         };
+        let due = job.due.within_bounds(UnixMillis::from_system(SystemTime::now()));
+        let ms = |ms: u128| i64::try_from(ms).unwrap_or(i64::MAX);
+        let (due_at, delay_ms) = match due.map_err(HandlerError::permanent)? {
+            Due::Now => (None, None),
+            Due::At(at) => (Some(ms(at.0.into())), None),
+            Due::In(delay) => (None, Some(ms(delay.as_nanos().div_ceil(1_000_000)))),
+        };
         let attempts = job.limits.max_attempts.map(|attempts| i32::try_from(attempts).unwrap_or(i32::MAX));
         let insert = sqlx::query(OUTBOX)
             .bind(text(id.as_bytes(), "id")?)
@@ -122,7 +131,9 @@ impl Tx {
             .bind(json)
             .bind(msgpack)
             .bind(headers)
-            .bind(attempts);
+            .bind(attempts)
+            .bind(due_at)
+            .bind(delay_ms);
         insert.execute(&mut **self.transaction).await?;
         Ok(id)
     }

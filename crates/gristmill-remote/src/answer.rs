@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use gristmill_handler::HandlerError;
-use gristmill_job::{ContentType, Effects, EntityChange, Limits, NewJob, QueueName};
+use gristmill_job::{ContentType, Due, Effects, EntityChange, Limits, NewJob, QueueName, UnixMillis};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -47,6 +47,16 @@ struct Emitted<'a> {
     #[serde(default)]
     headers: BTreeMap<String, String>,
     max_attempts: Option<u32>,
+    at: Option<At>,
+    in_ms: Option<u64>,
+}
+
+/// When an emitted job is due.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a time such as 2026-12-24T08:00:00Z, or Unix ms")]
+enum At {
+    Ms(u64),
+    Text(String),
 }
 
 /// The object in which `gristmill` is looked for; other members are the handler's own.
@@ -170,6 +180,15 @@ fn job(emitted: Emitted<'_>) -> Result<(QueueName, NewJob), String> {
         .with_version(emitted.version);
     job.headers = emitted.headers.into_iter().collect();
     job.limits = Limits { max_attempts: emitted.max_attempts, ..Limits::default() };
+    job.due = match (emitted.at, emitted.in_ms) {
+        (None, None) => Due::Now,
+        (Some(At::Ms(ms)), None) => Due::At(UnixMillis(ms)),
+        (Some(At::Text(text)), None) => {
+            Due::At(UnixMillis::from_rfc3339(&text).map_err(|error| format!("`at`: {error}"))?)
+        }
+        (None, Some(ms)) => Due::In(Duration::from_millis(ms)),
+        (Some(_), Some(_)) => return Err("one of `at` and `in_ms`".to_owned()),
+    };
     Ok((queue, job))
 }
 

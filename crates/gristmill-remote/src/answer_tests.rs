@@ -30,6 +30,24 @@ fn effects_and_jobs_are_read() {
     assert_eq!((&job.payload[..], job.content_type), (&b"{\"n\":1}"[..], ContentType::Json));
     assert_eq!((job.headers.len(), job.limits.max_attempts), (1, Some(2)));
     assert_eq!(&effects.emit[1].1.payload[..], b"null");
+    let due = |more: &str| {
+        let emit = format!(r#"{{"emit":[{{"queue":"q","kind":"k","key":"b"{more}}}]}}"#);
+        wrap(&emit).map(|effects| effects.emit[0].1.due)
+    };
+    let noon = Due::At(UnixMillis(1_798_099_200_000));
+    assert_eq!(due("").unwrap(), Due::Now);
+    assert_eq!(due(r#","in_ms":1500"#).unwrap(), Due::In(Duration::from_millis(1500)));
+    assert_eq!(due(r#","at":"2026-12-24T08:00:00Z""#).unwrap(), noon);
+    assert_eq!(due(r#","at":1798099200000"#).unwrap(), noon);
+    for (bad, why) in [
+        (r#","at":1,"in_ms":1"#, "one of `at` and `in_ms`"),
+        (r#","at":"noon""#, "expected a time"),
+        (r#","at":-1"#, "expected a time"),
+        (r#","in_ms":-1"#, "invalid value"),
+    ] {
+        let error = due(bad).unwrap_err().to_string();
+        assert!(error.contains(why), "{bad}: {error}");
+    }
     let bytes = wrap(r#"{"state_base64":"AP8="}"#).unwrap();
     assert_eq!(bytes.entity, Some(EntityChange::Put(Bytes::from_static(&[0, 255]))));
     assert_eq!(wrap(r#"{"delete":true}"#).unwrap().entity, Some(EntityChange::Delete));

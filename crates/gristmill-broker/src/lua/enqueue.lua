@@ -28,7 +28,7 @@ for n = 1, jobs do
     local plus, ms = string.match(due, '^(%+?)(%d+)$')
     local at = plus and #ms < 16 and (plus == '+' and now or 0) + ms
     if not at or at > now + 11 * 366 * 86400000 then return {'too_far', n, due} end
-    if at > now then dues[n] = string.format('%.0f', at) end
+    dues[n] = at
   end
 end
 if limit > 0 and redis.call('XLEN', KEYS[2]) + redis.call('ZCARD', KEYS[4]) + jobs > limit then return {'full', meta[2]} end
@@ -36,6 +36,10 @@ if next(dues) then -- First what may fail: a key of another type.
   redis.call('ZCARD', KEYS[4])
   redis.call('HLEN', KEYS[5])
   redis.call('HINCRBY', KEYS[1], 'delayed_seq', '0')
+end
+local function waits(at) -- Also what is over, behind jobs that were due before it and are not ready yet: the order is theirs.
+  local first = at and at <= now and redis.call('ZRANGE', KEYS[4], '0', '0', 'WITHSCORES')[2]
+  return at and (at > now or first and tonumber(first) <= at)
 end
 local answers, delayed, next_seen, first, last = {'ok'}, {}, 7, false, false
 for n = 1, jobs do
@@ -47,10 +51,10 @@ for n = 1, jobs do
   local mark = seen and redis.call('GET', seen)
   if mark and mark ~= 'discarded' and string.sub(mark, 1, 9) ~= 'cancelled' then
     answers[n + 1] = 'duplicate ' .. mark
-  elseif dues[n] then
+  elseif waits(dues[n]) then
     local member = string.format('%016.0f', redis.call('HINCRBY', KEYS[1], 'delayed_seq', '1')) .. ':' .. ARGV[at + 3] .. ':' .. ARGV[at]
     redis.call('HSET', KEYS[5], member, cmsgpack.pack({ARGV[at + 1], ARGV[at + 2], ''}))
-    redis.call('ZADD', KEYS[4], dues[n], member)
+    redis.call('ZADD', KEYS[4], string.format('%.0f', dues[n]), member)
     if seen then redis.call('SET', seen, 'waiting ' .. member) end
     answers[n + 1] = 'delayed ' .. member
     delayed[member] = true

@@ -4,13 +4,14 @@
 --      then, in the order of the jobs that need them: seen (string), entity (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 window of a mark after its verdict (ms)
 --      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
---      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope)
+--      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope due)
 --      'retry' place turn attempts delay(ms) why interrupted history      the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
 --      'duplicate' | 'stale' place turn marked   done without effect, which is elsewhere than in Redis; the mark says so
 --      'cancelled' | 'expired' place turn marked   ended without a run and without effect; the mark says so, and who asked for it
 --      'dead'  place turn marked dead_id at(ms) hold('0'|'1') key body      hold: the key's lane waits for a person
 --      'bury'  the same, of a job that was acknowledged before its run
+--      due: when an emitted job is due: '' at once, ms since 1970, or '+' and ms from now, by this clock
 -- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
 --   answer: done, stale, duplicate, discarded, cancelled, expired, retried, dead, gone, 'at_turn N', 'rejected why'
 -- Repeated: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
@@ -120,6 +121,12 @@ local function leave_mark(job, mark, ...)
 end
 
 local without_effect = {waiting = true, dead = true, discarded = true, cancelled = true, expired = true}
+local function absolute(due) -- Counted from the settle, however long its job lies in the outbox.
+  if string.sub(due, 1, 1) ~= '+' then return due end
+  local time = redis.call('TIME')
+  return string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + string.sub(due, 2))
+end
+
 local function write_done(job)
   local version = job.entity and redis.call('HGET', job.entity, 'version')
   local mark = job.seen and marks[job.seen]
@@ -137,7 +144,11 @@ local function write_done(job)
   end
   if word == 'done' then
     for _, emit in ipairs(job.emits) do
-      redis.call('XADD', KEYS[6], '*', 'q', emit[1], 'i', emit[2], 'k', emit[3], 'd', emit[4])
+      if emit[5] == '' then
+        redis.call('XADD', KEYS[6], '*', 'q', emit[1], 'i', emit[2], 'k', emit[3], 'd', emit[4])
+      else
+        redis.call('XADD', KEYS[6], '*', 'q', emit[1], 'i', emit[2], 'k', emit[3], 'd', emit[4], 'at', absolute(emit[5]))
+      end
     end
   end
   leave_mark(job, word == 'done' and 'applied' or word, 'PX', window)
@@ -181,7 +192,7 @@ while at <= #ARGV do
     job.seen = mark == '1' and take_key()
     job.entity = job.change ~= '' and take_key()
     job.emits, job.write = {}, write_done
-    for n = 1, tonumber(count) do job.emits[n] = {take(4)} end
+    for n = 1, tonumber(count) do job.emits[n] = {take(5)} end
   elseif job.verdict == 'retry' then
     job.attempts, job.delay, job.why, job.interrupted, job.history = take(5)
   elseif job.verdict == 'discard' then

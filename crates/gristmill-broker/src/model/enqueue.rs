@@ -48,7 +48,10 @@ impl Partition {
         }
         let entry = Job { id: job.id.clone(), key: job.key.clone(), envelope: job.envelope.clone() };
         let due_ms = due_at(now_ms, job.due);
-        let (standing, accepted) = if due_ms > now_ms {
+        // Also what is over, behind jobs that were due before it and are not ready yet.
+        let first = self.delayed.keys().next().map_or(u64::MAX, |(due, _)| *due);
+        let waits = due_ms > now_ms || (job.due != Due::Now && first <= due_ms);
+        let (standing, accepted) = if waits {
             let member = self.delay(due_ms, entry, job.own_id);
             (Standing::Delayed(member.clone()), Accepted::Delayed(member))
         } else {

@@ -6,7 +6,7 @@ use crate::call::{Answer, Guard};
 use crate::lease::acquire::millis;
 use crate::settle::{Emit, Settle, Settled, Verdict};
 use crate::state::{Request, StateLine};
-use gristmill_job::{EntityChange, Place};
+use gristmill_job::{Due, EntityChange, Place, UnixMillis};
 use std::collections::BTreeSet;
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -196,7 +196,12 @@ impl Partition {
             self.entities.insert(job.key.clone(), entity);
         }
         for emit in emits {
-            self.outbox.add(now_ms, emit.clone());
+            let mut emit = emit.clone();
+            // Counted from the settle.
+            if let Due::In(delay) = emit.job.due {
+                emit.job.due = Due::At(UnixMillis(now_ms.saturating_add(millis(delay))));
+            }
+            self.outbox.add(now_ms, emit);
         }
         self.leave_mark(job, Standing::Applied, until);
         Settled::Done

@@ -78,8 +78,9 @@ pub(crate) fn time(span: Span) -> Duration {
     }
 }
 
-pub(crate) fn due(when: When) -> Due {
+pub(crate) fn due(when: When, now: UnixMillis) -> Due {
     match when {
+        When::Just => Due::At(now),
         When::Now => Due::Now,
         When::Past => Due::At(UnixMillis(1)),
         When::In(span) => Due::In(time(span)),
@@ -170,6 +171,7 @@ impl Both {
             Operation::Absolve { run, turn, job } => self.absolve(*run, *turn, *job).await,
             Operation::Load { jobs } => self.load(jobs).await,
             Operation::Recurring(recurring) => self.recurring(recurring).await,
+            Operation::Purge { jobs, nth, knows, named } => self.purge(jobs, *nth, *knows, *named).await,
             Operation::CancelDelayed { nth, window } => self.cancel_delayed(*nth, *window).await,
             Operation::Cancel { job, named, window } => self.cancel(*job, *named, *window).await,
             Operation::Promote { who, count } => self.promote(*who, *count).await,
@@ -219,7 +221,7 @@ impl Both {
                     key: key(job.key),
                     envelope: Bytes::from(format!("envelope {}", self.calls)),
                     own_id: job.own_id,
-                    due: due(job.due),
+                    due: due(job.due, self.model.now()),
                 })
                 .collect();
         }

@@ -5,9 +5,10 @@ use crate::given::{Given, rounded};
 use crate::plan::{IDS, KEYS};
 use gristmill_broker::delayed::Body;
 use gristmill_broker::inspect::PartitionView;
+use gristmill_broker::model::Outgoing;
 use gristmill_broker::returned::Returned;
 use gristmill_broker::{Fence, Incarnation, JobState, StateLine};
-use gristmill_job::{Place, UnixMillis};
+use gristmill_job::{Due, Place, UnixMillis};
 use gristmill_testkit::server::Reply;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -35,7 +36,18 @@ pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
     let real = both.connection.dead_letters(&both.queue, 0, 0, 100).await.map_err(failed)?;
     agree("dead letters", real, both.model.dead_letters(&both.queue, 0, 0, 100))?;
     let real = both.connection.outbox(&both.keys, 1000).await.map_err(failed)?;
-    let without_ids = |outbox: Vec<(Place, _)>| outbox.into_iter().map(|(_, job)| job).collect::<Vec<_>>();
+    let now = both.model.now();
+    let without_ids = |outbox: Vec<Outgoing>| {
+        let told = |(_, job): Outgoing| {
+            job.map(|(queue, mut job)| {
+                if let Due::At(at) = job.due {
+                    job.due = Due::In(rounded(now.age_at(at)));
+                }
+                (queue, job)
+            })
+        };
+        outbox.into_iter().map(told).collect::<Vec<_>>()
+    };
     agree("the outbox", without_ids(real), without_ids(both.model.outbox(&both.keys, 1000)))?;
     stream(both)?;
     states(both)?;

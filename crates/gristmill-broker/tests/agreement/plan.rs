@@ -93,6 +93,13 @@ pub(crate) enum Operation {
         turn: Option<u32>,
         job: Which,
     },
+    /// These, and the nth of those for later; whether the lease is as it was seen, and the jobs by their ids.
+    Purge {
+        jobs: Vec<Which>,
+        nth: Option<usize>,
+        knows: bool,
+        named: bool,
+    },
     /// The nth of those for later.
     CancelDelayed {
         nth: usize,
@@ -177,6 +184,8 @@ pub(crate) struct Job {
 pub(crate) enum When {
     Now,
     Past,
+    /// A moment ago, and behind whatever was to be due then.
+    Just,
     In(Span),
     /// In two hours, as a time of the clock.
     At,
@@ -301,6 +310,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         15 => recurring::operation().prop_map(Operation::Recurring),
         6 => (which(), proptest::bool::weighted(0.9), span())
             .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
+        2 => (vec(which(), 0..4), proptest::option::of(0..3usize), proptest::bool::weighted(0.9),
+            proptest::bool::weighted(0.9))
+            .prop_map(|(jobs, nth, knows, named)| Operation::Purge { jobs, nth, knows, named }),
         2 => (0..4usize, span()).prop_map(|(nth, window)| Operation::CancelDelayed { nth, window }),
         3 => (proptest::option::of(who()), 1..5usize).prop_map(|(who, count)| Operation::Promote { who, count }),
         4 => (vec((0..LETTERS, names()), 1..4), span())
@@ -334,7 +346,7 @@ fn number() -> impl Strategy<Value = Number> {
 
 fn enqueue() -> impl Strategy<Value = Operation> {
     let due = prop_oneof![60 => Just(When::Now), 12 => Just(When::In(Span::Moment)), 6 => Just(When::In(Span::Hour)),
-        2 => Just(When::Past), 2 => Just(When::At), 1 => Just(When::Never)];
+        2 => Just(When::Past), 4 => Just(When::Just), 2 => Just(When::At), 1 => Just(When::Never)];
     let job = (0..IDS, proptest::bool::weighted(0.6), 0..KEYS, due).prop_map(|(id, own_id, key, due)| Job {
         id,
         own_id,

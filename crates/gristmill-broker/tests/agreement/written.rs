@@ -7,7 +7,9 @@ use gristmill_broker::call::Call;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::start::Start;
 use gristmill_broker::{Emit, Settle, Verdict};
-use gristmill_job::{DeadLetter, DeadReason, EncodedJob, EntityChange, JobId, Place, QueueName, UnixMillis};
+use gristmill_job::{
+    DeadLetter, DeadReason, Due, EncodedJob, EntityChange, JobId, Place, QueueName, UnixMillis,
+};
 
 impl Both {
     /// The call with each side's own places. `None` where it has nothing to name.
@@ -149,7 +151,8 @@ fn emit(parent: &JobId, position: usize) -> Emit {
         key: key(0),
         envelope: Bytes::from_static(b"emitted"),
         own_id: true,
-        due: gristmill_job::Due::Now,
+        due: [Due::Now, Due::In(crate::both::time(crate::plan::Span::Hour)), Due::At(UnixMillis(5))]
+            [position % 3],
     };
     Emit { queue: QueueName::new("next").unwrap(), job }
 }

@@ -377,3 +377,49 @@ fn due_jobs_become_ready_also_when_memory_is_full_and_none_is_taken_for_later() 
         assert_eq!(world.count(b"ZCARD", &world.keys.delayed), 0);
     });
 }
+
+#[test]
+fn an_emitted_job_for_later_counts_from_the_settle_of_its_parent() {
+    on_each(async |world| {
+        world.enqueue(&[own("parent", "k")]).await;
+        let mut a = world.acquire("a").await;
+        let entry = world.claim(&mut a).await.remove(0);
+        let mut settle = emitting(&entry, 3);
+        if let gristmill_broker::Verdict::Done { emits, .. } = &mut settle.verdict {
+            emits[1].job.due = Due::In(HOUR);
+            emits[2].job.due = Due::At(UnixMillis(1_700_000_000_000));
+        }
+        let before = world.redis_ms();
+        world.settle(&mut a, vec![settle]).await;
+        let after = world.redis_ms();
+        let outbox = world.connection.outbox(&world.keys, 10).await.unwrap();
+        let dues: Vec<Due> = outbox.into_iter().map(|(_, job)| job.unwrap().1.due).collect();
+        let [Due::Now, Due::At(hour), Due::At(past)] = dues[..] else { panic!("{dues:?}") };
+        assert!((before + 3_600_000..=after + 3_600_000).contains(&hour.0), "{hour}");
+        assert_eq!(past.0, 1_700_000_000_000);
+    });
+}
+
+#[test]
+fn a_job_that_comes_late_goes_behind_those_that_were_due_before_it() {
+    on_each(async |world| {
+        let mut a = world.acquire("a").await;
+        let first = world.delay(&[hour(own("first", "k"))]).await;
+        let now = world.redis_ms();
+        let due = (now - 1000).to_string();
+        world.raw(&[b"ZADD", world.keys.delayed.as_bytes(), due.as_bytes(), first[0].as_bytes()]);
+        // Emitted in time, and forwarded after the owner of its parent died.
+        let late = later(own("late", "k"), Due::At(UnixMillis(now - 500)));
+        world.delay(std::slice::from_ref(&late)).await;
+        let earlier = later(own("earlier", "k"), Due::At(UnixMillis(now - 2000)));
+        let plain = own("plain", "k");
+        assert_eq!(
+            world.enqueue(&[earlier, plain]).await.len(),
+            2,
+            "nobody was due before it; or it has no time"
+        );
+        let told = world.promote(&mut a, &[]).await;
+        assert_eq!(world.promote(&mut a, &told.due).await.moved, 2);
+        assert_eq!(ids(&world.claim(&mut a).await), ["earlier", "plain", "first", "late"]);
+    });
+}

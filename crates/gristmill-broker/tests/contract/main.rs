@@ -18,6 +18,7 @@
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `cancel`: jobs that a person takes back, and jobs that expired.
 //! * `pause`: what people pause, and until when.
+//! * `purge`: what a person purges, and what becomes of its owner.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `connection`: what ends a connection, and what it says.
@@ -39,6 +40,7 @@ mod memory;
 mod pause;
 mod people;
 mod people_model;
+mod purge;
 mod replies;
 mod returned;
 mod schedules;

@@ -1,8 +1,9 @@
 //! From an outbox row to the job it describes.
 
 use gristmill_handler::HandlerError;
-use gristmill_job::{ContentType, JobId, Kind, NewJob};
+use gristmill_job::{ContentType, Due, JobId, Kind, NewJob, UnixMillis};
 use serde_json::{Map, Value};
+use std::time::Duration;
 
 /// What a relay reads of a row.
 #[derive(Debug, Clone)]
@@ -16,15 +17,29 @@ pub(crate) struct Row {
     pub(crate) msgpack: Option<Vec<u8>>,
     pub(crate) headers: Option<String>,
     pub(crate) max_attempts: Option<i32>,
+    /// Unix ms.
+    pub(crate) due_at: Option<i64>,
+    pub(crate) delay_ms: Option<i64>,
 }
 
-pub(crate) type Columns =
-    (i64, String, String, String, i64, Option<String>, Option<Vec<u8>>, Option<String>, Option<i32>);
+pub(crate) type Columns = (
+    i64,
+    String,
+    String,
+    String,
+    i64,
+    Option<String>,
+    Option<Vec<u8>>,
+    Option<String>,
+    Option<i32>,
+    Option<i64>,
+    Option<i64>,
+);
 
 impl From<Columns> for Row {
     fn from(columns: Columns) -> Self {
-        let (seq, id, kind, key, version, json, msgpack, headers, max_attempts) = columns;
-        Self { seq, id, kind, key, version, json, msgpack, headers, max_attempts }
+        let (seq, id, kind, key, version, json, msgpack, headers, max_attempts, due_at, delay_ms) = columns;
+        Self { seq, id, kind, key, version, json, msgpack, headers, max_attempts, due_at, delay_ms }
     }
 }
 
@@ -50,6 +65,15 @@ impl Row {
         job.limits.max_attempts = match self.max_attempts {
             None => None,
             Some(attempts) => Some(u32::try_from(attempts).map_err(|_| "attempts are 1 or more".to_owned())?),
+        };
+        job.due = match (self.due_at, self.delay_ms) {
+            // Before 1970 is over, too.
+            (Some(at), _) => Due::At(UnixMillis(u64::try_from(at).unwrap_or(0))),
+            (None, Some(delay)) => {
+                let delay = u64::try_from(delay).map_err(|_| "a delay is 0 ms or more".to_owned())?;
+                Due::In(Duration::from_millis(delay))
+            }
+            (None, None) => Due::Now,
         };
         Ok(job)
     }
@@ -87,6 +111,8 @@ mod tests {
             msgpack: None,
             headers: Some("{\"traceparent\": \"00-1\"}".into()),
             max_attempts: Some(3),
+            due_at: None,
+            delay_ms: None,
         }
     }
 
@@ -97,7 +123,17 @@ mod tests {
         assert_eq!(&job.payload[..], b"{\"a\": 1}", "as it was written, blanks too");
         assert_eq!(job.headers, [("traceparent".to_owned(), "00-1".to_owned())]);
         assert_eq!(job.limits.max_attempts, Some(3));
+        assert_eq!(job.due, Due::Now);
         assert_eq!(job.id.unwrap().as_bytes(), b"id");
+    }
+
+    #[test]
+    fn a_row_says_when_its_job_is_due() {
+        let due = |due_at, delay_ms| Row { due_at, delay_ms, ..row() }.job().map(|job| job.due);
+        assert_eq!(due(Some(1_798_099_200_000), None), Ok(Due::At(UnixMillis(1_798_099_200_000))));
+        assert_eq!(due(Some(-5), None), Ok(Due::At(UnixMillis(0))), "over");
+        assert_eq!(due(None, Some(1500)), Ok(Due::In(Duration::from_millis(1500))));
+        assert!(due(None, Some(-1)).is_err());
     }
 
     #[test]

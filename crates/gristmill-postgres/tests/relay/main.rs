@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
+mod later;
+
 use gristmill_broker::{Broker, QueueDefinition, RedisConfig};
 use gristmill_handler::{Context, HandlerError, Registry, State};
 use gristmill_job::{NewJob, QueueName, partition_of};
