@@ -14,12 +14,14 @@
 //! | `a_held_key_waits_for_a_person` | where its queue says so, through kills and drains; what a person does is heard soon, in order, once |
 //! | `what_is_paused_waits` | a queue, a kind or a key, through load, kills, hand-overs and reconnects; then everything in order |
 //! | `what_is_cancelled_ends` | in the middle of a key, running, or its owner killed; once, and its key goes on |
+//! | `what_is_purged_is_gone` | beside running producers and nodes; what was enqueued after it is kept and runs, in order, once |
 //! | `what_is_too_late_does_not_start` | behind a key that waits, or where no node was there; its key goes on; what a person brings back is asked for |
 //! | `a_poison_job_dies_alone` | dead after its budget of crashes and two more deaths, with no other job charged |
 //! | `an_interrupted_run_is_not_repeated` | where its kind says so: a function looks, a person does, or it ran at most once |
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
 //! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
+//! | `every_slot_has_one_job` | a slot of a schedule, under any number of nodes, kills, pauses, a clock that jumps, deploys that change it |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
 //! | `batches_answer_for_each_job` | jobs that are handled together end each by its own answer, in the order of their keys, whoever dies |
@@ -77,7 +79,8 @@
 //! V4 to V6 belong to a plain claim, which is not used: `late::v4_a_claim_cut_in_half_by_another_owner_reads_nothing`. V21 belongs
 //! to a call that parks; what is parked here stays claimed. V25: `what_is_cancelled_ends::a_run_that_finishes_all_the_same_wins`,
 //! `cancel::a_run_that_finished_wins_and_one_that_failed_is_still_asked_for`. V36:
-//! `cancel::what_nobody_claimed_is_gone_at_once_and_its_id_starts_anew`; of purge, which is not there yet, nothing; of a person's discard: `dead::v36_a_discarded_letter_is_gone_and_its_id_starts_anew`.
+//! `cancel::what_nobody_claimed_is_gone_at_once_and_its_id_starts_anew`; of purge: `what_is_purged_is_gone::under_load_and_what_came_later_runs`,
+//! `purge::v36_what_waits_is_gone_with_its_mark_and_its_id_may_come_again`; of a person's discard: `dead::v36_a_discarded_letter_is_gone_and_its_id_starts_anew`.
 //!
 //! Bad input, beside `what_cannot_be_read_ends_clearly`: raw garbage, missing fields and names that are no text in
 //! `no_job_is_lost::what_cannot_be_decoded_becomes_a_dead_letter_and_stops_no_reader`; versions that go backwards in
@@ -99,6 +102,7 @@ mod an_interrupted_run_is_not_repeated;
 mod batches_answer_for_each_job;
 mod drain_keeps_its_window;
 mod effects_apply_once;
+mod every_slot_has_one_job;
 mod failover_to_an_older_state;
 mod failures_are_sorted;
 mod failures_come_together;
@@ -113,5 +117,6 @@ mod stale_owner_is_fenced;
 mod what_cannot_be_read_ends_clearly;
 mod what_is_cancelled_ends;
 mod what_is_paused_waits;
+mod what_is_purged_is_gone;
 mod what_is_too_late_does_not_start;
 mod without_order_every_slot_is_used;

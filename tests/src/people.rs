@@ -119,6 +119,24 @@ impl Fleet {
         self.runtime.block_on(connection.skip(&keys, SEEN_WINDOW_MS, &skip)).unwrap()
     }
 
+    /// Purges what is in the queue now, and says how many jobs that were. `meanwhile` is done once it is known what is to go.
+    pub fn purge(&self, meanwhile: impl FnOnce()) -> u64 {
+        let connection = self.connection();
+        let until = |partition| {
+            let keys = self.queue.partition(partition);
+            let slice = self.runtime.block_on(connection.purgeable(&keys, None, None)).unwrap();
+            (keys, slice.until)
+        };
+        let until: Vec<_> = (0..PARTITIONS).map(until).collect();
+        meanwhile();
+        let mut purged = 0;
+        for (keys, until) in until {
+            let one = connection.purge_waiting(&keys, &until, |jobs| purged += jobs);
+            self.runtime.block_on(one).unwrap();
+        }
+        purged
+    }
+
     /// From now on nothing of it starts, for so long or until it is let go.
     pub fn stop_work(&self, target: &Target, length: Option<Duration>) -> Paused {
         let (connection, said) = (self.connection(), Said::new("a test", "to see that nothing starts"));

@@ -12,7 +12,9 @@ use crate::kinds::KindsArguments;
 use crate::pause::{PauseArguments, PausesArguments, ResumeArguments};
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresCommand;
+use crate::purge::PurgeArguments;
 use crate::roundtrip::RoundtripArguments;
+use crate::schedules::SchedulesCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use gristmill_job::UnixMillis;
@@ -98,6 +100,8 @@ pub(crate) enum Command {
     Explain(ExplainArguments),
     /// Take back a job that waits
     Cancel(CancelArguments),
+    /// Remove what waits in a queue
+    Purge(PurgeArguments),
     /// Let nothing of a queue, a kind or a key start
     Pause(PauseArguments),
     /// End a pause
@@ -106,6 +110,9 @@ pub(crate) enum Command {
     Pauses(PausesArguments),
     /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
     Keys(KeysArguments),
+    /// Recurring jobs: how their schedules stand; pause, resume or trigger one
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// The kinds that living nodes serve
     Kinds(KindsArguments),
     /// What people did by hand, newest first

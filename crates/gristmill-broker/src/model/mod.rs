@@ -7,7 +7,8 @@
 //! * `stream`: what a Redis stream with one consumer group does.
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
-//!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel.
+//!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel, purge.
+//! * `schedule`: define, fire, and what people do with schedules.
 //! * `promote`: as its script.
 //! * `look`: plain reads, and what a test may break.
 //!
@@ -21,6 +22,7 @@ mod partition;
 mod people;
 mod promote;
 mod recover;
+mod schedule;
 mod settle;
 mod stream;
 #[cfg(test)]
@@ -40,6 +42,7 @@ use crate::keys::{Mode, PartitionKeys, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
+use crate::purge::{LeaseSeen, Purge, Purged};
 use crate::release_key::ReleasedKey;
 use crate::replay::{Replay, Replayed};
 use crate::skip::{Skip, Skipped};
@@ -162,6 +165,12 @@ impl Model {
     pub fn skip(&mut self, keys: &PartitionKeys, seen_window_ms: u64, skip: &Skip) -> Skipped {
         let now_ms = self.now_ms;
         self.partition(keys).skip(now_ms, seen_window_ms, skip)
+    }
+
+    /// As [`crate::Connection::purge`].
+    pub fn purge(&mut self, keys: &PartitionKeys, lease: &LeaseSeen, jobs: &[Purge]) -> Purged {
+        let now_ms = self.now_ms;
+        self.partition(keys).purge(now_ms, lease, jobs)
     }
 
     /// As [`crate::Connection::cancel`].

@@ -1,8 +1,9 @@
-//! What people do: replay, discard, release_key, skip, cancel, as the scripts of these names.
+//! What people do: replay, discard, release_key, skip, cancel, purge, as the scripts of these names.
 
 use super::partition::{Job, Mark, Partition, Standing};
 use crate::cancel::{Asked, Cancel, Cancelled, Stands};
 use crate::discard::{Discard, Discarded};
+use crate::purge::{LeaseSeen, Purge, Purged};
 use crate::release_key::ReleasedKey;
 use crate::replay::{Replay, Replayed};
 use crate::skip::{Skip, Skipped, WaitsFor};
@@ -147,6 +148,57 @@ impl Partition {
         self.asked.push_back(Asked { place: *place, id: id.clone(), key: key.clone(), own_id: *own_id });
         self.lease.changes += 1;
         Cancelled::Asked
+    }
+
+    pub(super) fn purge(&mut self, now_ms: u64, lease: &LeaseSeen, jobs: &[Purge]) -> Purged {
+        let epoch = self.lease.epoch.map_or_else(String::new, |epoch| epoch.to_string());
+        let stands = LeaseSeen { owner: self.lease.owner.clone(), epoch };
+        if stands != *lease {
+            return Purged::Changed(stands);
+        }
+        let mut held = false;
+        let jobs = jobs.iter().map(|job| self.purge_one(now_ms, job, &mut held)).collect();
+        let tenure_ended = held && !self.lease.owner.is_empty();
+        if tenure_ended {
+            self.lease.epoch = self.lease.epoch.map(|epoch| epoch + 1);
+            self.lease.number = 0;
+            self.gates.remove(&format!("{}#{}", stands.owner, stands.epoch));
+        }
+        Purged::Done { jobs, tenure_ended }
+    }
+
+    fn purge_one(&mut self, now_ms: u64, job: &Purge, held: &mut bool) -> bool {
+        let (purged, id, standing) = match job {
+            Purge::Later(member) => {
+                let there = self.delayed.len();
+                self.delayed.retain(|(_, it), _| it != member);
+                (self.delayed.len() < there, member.id().0, Standing::Delayed(member.clone()))
+            }
+            Purge::At(place, id) => {
+                let purged = match self.stream.entries().get(place).map(|job| job.id == *id) {
+                    Some(true) => {
+                        *held |= self.stream.acknowledge(*place);
+                        self.stream.delete(*place);
+                        true
+                    }
+                    Some(false) => false,
+                    None => {
+                        let back = self.returned.remove(place).is_some();
+                        *held |= back;
+                        back
+                    }
+                };
+                if purged {
+                    self.state.remove(place);
+                    self.originals.remove(place);
+                }
+                (purged, id.clone(), Standing::Waiting(*place))
+            }
+        };
+        if purged && self.mark(now_ms, &id) == Some(&standing) {
+            self.seen.remove(&id);
+        }
+        purged
     }
 
     fn mark_cancelled(&mut self, now_ms: u64, window_ms: u64, id: &JobId, said: Said) {

@@ -3,16 +3,18 @@
 use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key, time};
 use crate::given::{rounded, without_clock};
 use crate::heard;
-use crate::plan::{self, Number, Operation, Span, Which};
+use crate::plan::{self, Names, Number, Operation, Span, Which};
 use bytes::Bytes;
 use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::Answer;
 use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
 use gristmill_broker::delayed::Member;
+use gristmill_broker::discard::{Discard, Discarded, Whose};
+use gristmill_broker::purge::{LeaseSeen, Purge, Purged};
 use gristmill_broker::returned::Returned;
 use gristmill_broker::state::{Crash, Request, Said, StartMark, Suspicion};
 use gristmill_broker::{Epoch, Fence, StateLine};
-use gristmill_job::{Due, EncodedJob, Place, UnixMillis};
+use gristmill_job::{Due, EncodedJob, JobId, Place, UnixMillis};
 use gristmill_testkit::server::Reply;
 use std::time::Duration;
 
@@ -143,6 +145,36 @@ impl Both {
         self.raw(&[b"HSET".to_vec(), name, key.as_bytes().to_vec(), hold])
     }
 
+    pub(crate) async fn discard(&mut self, letters: &[(u8, Names)], window: Span) -> Outcome {
+        let there = self.model.dead_letters(&self.queue, 0, 0, 100);
+        let letters: Vec<Discard> = letters
+            .iter()
+            .map(|(number, names)| {
+                let letter = format!("letter{number}");
+                let of = || there.iter().find(|there| there.id == letter)?.letter.as_ref().ok();
+                let job = match names {
+                    Names::Its => of().map(|record| JobId::from_stored(record.job.clone().into())),
+                    Names::None => None,
+                    Names::Other(other) => Some(id(*other)),
+                };
+                let whose = |id| Whose { id, key: key(0), place: None };
+                Discard { letter: letter.into(), job: job.map(whose) }
+            })
+            .collect();
+        let window_ms = time(window).as_millis() as u64;
+        let real = self.connection.discard(&self.keys, window_ms, &letters).await;
+        let model = self.model.discard(&self.keys, window_ms, &letters);
+        for (answer, letter) in agree(real.map_err(|e| e.to_string())?, model)?.iter().zip(&letters) {
+            let mark = letter.job.as_ref().and_then(|job| self.model.mark(&self.keys, &job.id));
+            self.heard.push(match (answer, mark) {
+                (Discarded::Gone, _) => "discard:gone",
+                (_, Some((standing, _))) if standing == "discarded" => "discard:discarded, and its mark",
+                _ => "discard:discarded, and no mark",
+            });
+        }
+        Ok(())
+    }
+
     pub(crate) async fn absolve(
         &mut self,
         run: Option<(usize, usize)>,
@@ -173,6 +205,55 @@ impl Both {
             Absolved::Mine => "absolve:mine",
         };
         self.hear(word)
+    }
+
+    pub(crate) async fn purge(
+        &mut self,
+        jobs: &[Which],
+        nth: Option<usize>,
+        knows: bool,
+        named: bool,
+    ) -> Outcome {
+        let view = self.model.partitions(&self.queue).remove(0);
+        let lease_of = |side: usize, both: &Self| {
+            let epoch = both.given[side].epoch_given(both.given[1].epoch(Epoch(view.epoch)));
+            let owner = if knows { view.owner.clone() } else { "nobody".to_owned() };
+            LeaseSeen { owner, epoch: if view.epoch == 0 { String::new() } else { epoch.to_string() } }
+        };
+        let indexes: Vec<usize> = jobs.iter().filter_map(|job| self.which(*job)).collect();
+        let delayed = nth.and_then(|nth| self.model.delayed(&self.keys).get(nth).map(|job| job.0.clone()));
+        let purges = |side: usize, both: &Self| {
+            let at = |index: &usize| {
+                let id = if named { both.jobs[*index].id.clone() } else { id(9) };
+                Purge::At(both.given[side].places[*index], id)
+            };
+            let mut purges: Vec<Purge> = indexes.iter().map(at).collect();
+            purges.extend(delayed.clone().map(Purge::Later));
+            purges
+        };
+        let (lease, slice) = (lease_of(0, self), purges(0, self));
+        let real = self.connection.purge(&self.keys, &lease, &slice).await.map_err(|e| e.to_string())?;
+        let model = self.model.purge(&self.keys, &lease_of(1, self), &purges(1, self));
+        let shown = |side: usize, answer: Purged| match answer {
+            Purged::Changed(LeaseSeen { owner, epoch }) => {
+                let epoch =
+                    epoch.parse().map_or(epoch, |epoch| self.given[side].epoch(Epoch(epoch)).to_string());
+                Purged::Changed(LeaseSeen { owner, epoch })
+            }
+            done @ Purged::Done { .. } => done,
+        };
+        let answer = agree(shown(0, real), shown(1, model))?;
+        let Purged::Done { jobs, tenure_ended } = answer else { return self.hear("purge:changed") };
+        self.heard.extend(jobs.iter().map(|purged| if *purged { "purge:purged" } else { "purge:gone" }));
+        if tenure_ended {
+            // Each side's epoch is one higher than the one it gave.
+            for side in [0, 1] {
+                let epoch: u64 = lease_of(side, self).epoch.parse().unwrap_or_default();
+                self.given[side].give_epoch(Epoch(epoch + 1));
+            }
+            return self.hear("purge:tenure ended");
+        }
+        self.hear("purge:tenure goes on")
     }
 
     pub(crate) async fn cancel_delayed(&mut self, nth: usize, window: Span) -> Outcome {

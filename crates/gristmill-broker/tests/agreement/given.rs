@@ -36,6 +36,17 @@ impl Given {
         self.epochs.iter().position(|known| *known == epoch).map_or(epoch, |index| Epoch(index as u64 + 1))
     }
 
+    /// The epoch that was given as this one in order.
+    pub(crate) fn epoch_given(&self, order: Epoch) -> Epoch {
+        let index = usize::try_from(order.0).unwrap_or_default().checked_sub(1);
+        index.and_then(|index| self.epochs.get(index)).copied().unwrap_or(order)
+    }
+
+    /// An epoch that came by another way than acquire.
+    pub(crate) fn give_epoch(&mut self, epoch: Epoch) {
+        self.epochs.push(epoch);
+    }
+
     /// `waiting <place>` and `incarnation#epoch` with what was given replaced by its order.
     pub(crate) fn text(&self, text: &str) -> String {
         if let Some((who, epoch)) = text.split_once('#') {

@@ -1,5 +1,6 @@
 //! What may be asked, and how it is drawn.
 
+use crate::recurring::{self, Recurring};
 use gristmill_broker::start::How;
 use gristmill_broker::state::Why;
 use proptest::collection::vec;
@@ -84,12 +85,20 @@ pub(crate) enum Operation {
     Hold {
         key: u8,
     },
+    Recurring(Recurring),
     Absolve {
         /// Whose tenure and how long ago; else the run that its line names.
         run: Option<(usize, usize)>,
         /// Else the turn it stands at, or that its line names.
         turn: Option<u32>,
         job: Which,
+    },
+    /// These, and the nth of those for later; whether the lease is as it was seen, and the jobs by their ids.
+    Purge {
+        jobs: Vec<Which>,
+        nth: Option<usize>,
+        knows: bool,
+        named: bool,
     },
     /// The nth of those for later.
     CancelDelayed {
@@ -130,6 +139,7 @@ impl Operation {
                 *repeat_last_call || jobs.iter().any(|job| job.due == When::In(Span::Moment))
             }
             Self::Want { stands, .. } => *stands == Span::Moment,
+            Self::Recurring(recurring) => recurring.is_momentary(),
             Self::Discard { window, .. }
             | Self::Cancel { window, .. }
             | Self::CancelDelayed { window, .. } => *window == Span::Moment,
@@ -297,8 +307,12 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (proptest::option::weighted(0.2, (0..ACTORS, 0..3usize)), turn(), which())
             .prop_map(|(run, turn, job)| Operation::Absolve { run, turn, job }),
         2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
+        15 => recurring::operation().prop_map(Operation::Recurring),
         6 => (which(), proptest::bool::weighted(0.9), span())
             .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
+        2 => (vec(which(), 0..4), proptest::option::of(0..3usize), proptest::bool::weighted(0.9),
+            proptest::bool::weighted(0.9))
+            .prop_map(|(jobs, nth, knows, named)| Operation::Purge { jobs, nth, knows, named }),
         2 => (0..4usize, span()).prop_map(|(nth, window)| Operation::CancelDelayed { nth, window }),
         3 => (proptest::option::of(who()), 1..5usize).prop_map(|(who, count)| Operation::Promote { who, count }),
         4 => (vec((0..LETTERS, names()), 1..4), span())
@@ -310,7 +324,7 @@ fn names() -> impl Strategy<Value = Names> {
     prop_oneof![6 => Just(Names::Its), 1 => Just(Names::None), 1 => (0..IDS).prop_map(Names::Other)]
 }
 
-fn who() -> impl Strategy<Value = usize> {
+pub(crate) fn who() -> impl Strategy<Value = usize> {
     prop_oneof![6 => Just(0), 2 => Just(1), 1 => Just(2usize)]
 }
 
@@ -318,7 +332,7 @@ fn ago() -> impl Strategy<Value = usize> {
     prop_oneof![12 => Just(0), 1 => Just(1usize)]
 }
 
-fn span() -> impl Strategy<Value = Span> {
+pub(crate) fn span() -> impl Strategy<Value = Span> {
     prop_oneof![4 => Just(Span::Hour), 1 => Just(Span::Moment)]
 }
 

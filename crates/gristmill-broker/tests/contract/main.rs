@@ -12,11 +12,13 @@
 //! * `limits`: slots and tokens of limited kinds.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
+//! * `schedules`: recurring jobs: define, fire, what people do with them, a clock that jumps.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
 //! * `cancel`: jobs that a person takes back, and jobs that expired.
 //! * `pause`: what people pause, and until when.
+//! * `purge`: what a person purges, and what becomes of its owner.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
 //! * `unordered`: queues with ordering none.
@@ -39,8 +41,10 @@ mod memory;
 mod pause;
 mod people;
 mod people_model;
+mod purge;
 mod replies;
 mod returned;
+mod schedules;
 mod settling;
 mod suspects;
 mod traces;

@@ -5,6 +5,7 @@
 //! * [`dead`]: dead letters listed, shown and discarded, and what is noted of it;
 //! * [`cancel`]: jobs taken back;
 //! * [`pause`]: what does not start, and until when;
+//! * [`purge`]: a queue emptied;
 //! * [`replay`]: dead letters brought back;
 //! * [`explain`]: where a job is and why it does not run;
 //! * [`keys`]: keys that wait, released and skipped, and `kinds`;
@@ -38,6 +39,8 @@ mod pause;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod producers;
+mod purge;
 mod replay;
+mod schedules;
 #[cfg(feature = "otlp")]
 mod traces;
