@@ -47,6 +47,7 @@ scripts! {
     HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
     KEEP = "lua/keep.lua",
     LIMIT = "lua/limit.lua",
+    LENGTH_LIMIT = "lua/length_limit.lua",
     LOOK = "lua/look.lua" with "lua/state.lua",
     PAUSE = "lua/pause.lua",
     PAUSES = "lua/pauses.lua",
