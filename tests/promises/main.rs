@@ -21,6 +21,7 @@
 //! | `a_stuck_handler_costs_one_slot` | one that blocks its thread is given up and named; too many end the node, not the jobs |
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
 //! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
+//! | `every_slot_has_one_job` | a slot of a schedule, under any number of nodes, kills, pauses, a clock that jumps, deploys that change it |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
 //! | `batches_answer_for_each_job` | jobs that are handled together end each by its own answer, in the order of their keys, whoever dies |
@@ -100,6 +101,7 @@ mod an_interrupted_run_is_not_repeated;
 mod batches_answer_for_each_job;
 mod drain_keeps_its_window;
 mod effects_apply_once;
+mod every_slot_has_one_job;
 mod failover_to_an_older_state;
 mod failures_are_sorted;
 mod failures_come_together;

@@ -98,6 +98,7 @@ pub(crate) enum Only {
     Poison,
     Dead,
     Promote,
+    Fairness,
     Telemetry,
     Postgres,
     Http,
@@ -210,6 +211,8 @@ pub(crate) enum Role {
     Postgres,
     /// Is served by HTTP.
     Http,
+    /// Takes two milliseconds, in two queues; notes how old the jobs of the small one are.
+    Fair,
 }
 
 impl Role {

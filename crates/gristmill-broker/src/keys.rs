@@ -142,6 +142,13 @@ pub struct PartitionKeys {
     pub dead: String,
     /// hash · dead letter id to its record. Until discard.
     pub dead_bodies: String,
+    /// hash · name of a schedule whose jobs' key lies here to its record ([`crate::schedule`]). Written by define, fire,
+    /// resume_schedule; until remove_schedule.
+    pub schedules: String,
+    /// hash · name to the definition that stands, JSON. Written by define; until remove_schedule.
+    pub schedule_definitions: String,
+    /// hash · name to `<since ms>`, who and why, a line each. Written by pause_schedule; until resume_schedule.
+    pub schedules_paused: String,
     /// sorted set · `<seq>:<own>:<id>` of jobs for later by their due time (Redis ms): seq of 16 digits counts them in `meta`,
     /// own is `1` where the id is the producer's. Written by enqueue, removed by promote.
     pub delayed: String,
@@ -171,6 +178,9 @@ impl PartitionKeys {
             asked: key("asked"),
             dead: key("dead"),
             dead_bodies: key("dead:bodies"),
+            schedules: key("schedules"),
+            schedule_definitions: key("schedules:definitions"),
+            schedules_paused: key("schedules:paused"),
             delayed: key("delayed"),
             delayed_bodies: key("delayed:bodies"),
             delayed_bell: key("delayed:bell"),
@@ -180,7 +190,7 @@ impl PartitionKeys {
     }
 
     /// string · `waiting <place>`, `waiting <member of delayed>`, `applied`, `stale`, `dead <id>`, `discarded`, `expired` or
-    /// `cancelled <ms>/<who>/<why>`: the mark of a producer's id. Written by enqueue, promote, settle, discard and cancel; lives as
+    /// `cancelled <ms>/<who>/<why>`: the mark of a producer's id. Written by enqueue, fire, promote, settle, discard and cancel; lives as
     /// long as its job and for a window after its verdict.
     #[must_use]
     pub fn seen(&self, id: &[u8]) -> Vec<u8> {

@@ -13,6 +13,7 @@
 //!   people do), and [`audit`] (what they did). What a job waits for is read by [`locate`] (one job), [`waiting`] (lines and
 //!   holds, in slices) and [`survey`] (a stream, in slices); how
 //!   partitions stand in numbers by [`look`].
+//! * [`schedule`]: recurring jobs: `define`, `fire`, and what people do with them.
 //! * [`limit`]: what a kind is limited to in a queue; [`admit`], [`keep`], [`free`]: the slots of limited kinds, from start to
 //!   settle, in a slot of the cluster that belongs to no partition.
 //! * [`link`]: one connection to Redis, kept alive; [`broker`] is the producer's handle over it.
@@ -66,6 +67,7 @@ mod reply;
 pub mod resume;
 pub mod returned;
 pub mod said;
+pub mod schedule;
 mod script;
 pub mod settle;
 pub mod skip;

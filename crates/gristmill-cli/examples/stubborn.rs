@@ -1,5 +1,5 @@
 //! A worker whose handlers do what handlers should not, for the tests of this crate: `block` holds its thread, `hold`
-//! ignores that it is asked to stop, `refuse` and `panic` fail.
+//! ignores that it is asked to stop, `refuse` and `panic` fail; `quick` does as it should.
 
 use gristmill_handler::{Context, HandlerError, Raw, Registry};
 use std::process::ExitCode;
@@ -22,12 +22,18 @@ async fn refuse(_: Raw, context: Context) -> Result<(), HandlerError> {
     Err(HandlerError::permanent(format!("no use for {}", context.key())))
 }
 
+async fn quick(_: Raw) {}
+
 async fn panic(_: Raw) {
     panic!("at the disco")
 }
 
 fn main() -> ExitCode {
-    let registry =
-        Registry::new().kind("block", block).kind("hold", hold).kind("refuse", refuse).kind("panic", panic);
+    let registry = Registry::new()
+        .kind("block", block)
+        .kind("hold", hold)
+        .kind("refuse", refuse)
+        .kind("panic", panic)
+        .kind("quick", quick);
     gristmill_cli::main(registry)
 }

@@ -14,6 +14,7 @@ use crate::pause::{PauseArguments, PausesArguments, ResumeArguments};
 use crate::postgres::PostgresCommand;
 use crate::purge::PurgeArguments;
 use crate::roundtrip::RoundtripArguments;
+use crate::schedules::SchedulesCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use gristmill_job::UnixMillis;
@@ -109,6 +110,9 @@ pub(crate) enum Command {
     Pauses(PausesArguments),
     /// Keys whose lanes wait, why, and until when; release them, or skip what they wait for
     Keys(KeysArguments),
+    /// Recurring jobs: how their schedules stand; pause, resume or trigger one
+    #[command(subcommand)]
+    Schedules(SchedulesCommand),
     /// The kinds that living nodes serve
     Kinds(KindsArguments),
     /// What people did by hand, newest first

@@ -74,9 +74,10 @@ pub(crate) async fn look(
                 let beside = live::Beside::look(connection, queue, letter).await?;
                 (told::dead_text(letter, beside), told::dead_json(letter, beside))
             }
-            Spot::Mark { queue, mark, now } => {
-                (told::mark_text(queue, mark, &search.job, *now), told::mark_json(queue, mark, *now))
-            }
+            Spot::Mark { queue, mark, now } => (
+                told::mark_text(queue, mark, &search.job, *now),
+                told::mark_json(queue, mark, &search.job, *now),
+            ),
         };
         texts.push(text);
         all.push(value);

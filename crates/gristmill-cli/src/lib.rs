@@ -5,7 +5,7 @@
 //! * [`main`]: arguments, settings, log, command, exit code. `args` lists the commands and the exit codes.
 //! * [`settings`]: every layer of them, checked.
 //! * [`node`]: run until a signal, then drain. `ingest`: the same for a server that takes jobs by HTTP. `monitor`: looks at queues.
-//! * `enqueue`, `queues`, `dead`, `explain`, `cancel`, `pause` (with `resume` and `pauses`), `purge`, `keys`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
+//! * `enqueue`, `queues`, `dead`, `explain`, `cancel`, `pause` (with `resume` and `pauses`), `purge`, `keys`, `schedules`, `kinds`, `audit`, `doctor`, `roundtrip`, `postgres`, `config`, `dev`: a file per command, with a folder
 //!   where it has parts; `reason` and `history` are what several of them say about a job.
 //! * `health`: what every role that stays answers about itself.
 //! * [`logging`], `output`, [`exit`]: where words go.
@@ -40,6 +40,7 @@ mod purge;
 mod queues;
 mod reason;
 mod roundtrip;
+mod schedules;
 pub mod settings;
 mod telemetry;
 
@@ -48,6 +49,7 @@ use clap::Parser;
 use exit::{End, Failure};
 use gristmill_broker::Connection;
 use gristmill_handler::Registry;
+use gristmill_schedule::Schedule;
 use settings::Settings;
 use std::process::ExitCode;
 
@@ -57,6 +59,12 @@ use std::process::ExitCode;
 /// while handlers could not be stopped.
 #[must_use]
 pub fn main(registry: Registry) -> ExitCode {
+    main_with(registry, Vec::new())
+}
+
+/// The same for a program that defines schedules in its code, beside those of the settings: no name may be both.
+#[must_use]
+pub fn main_with(registry: Registry, schedules: Vec<Schedule>) -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -65,7 +73,7 @@ pub fn main(registry: Registry) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    match run(&arguments, registry) {
+    match run(&arguments, registry, schedules) {
         Ok(end) => end.into(),
         Err(failure) => {
             output::complain(&format!("gristmill: {failure}"));
@@ -74,13 +82,13 @@ pub fn main(registry: Registry) -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
+fn run(arguments: &Arguments, registry: Registry, schedules: Vec<Schedule>) -> Result<End, Failure> {
     let layers = arguments.layers()?;
     let settings = Settings::load(&layers)?;
     let serves = arguments.command.serves();
     logging::start(&settings, !serves);
     match &arguments.command {
-        Command::Node(_) => node::command(&settings, registry),
+        Command::Node(_) => node::command(&settings, registry, schedules),
         Command::Dev(dev) => dev::command(layers, &settings, dev, registry),
         Command::Ingest(_) => ingest::command(&settings),
         Command::Monitor => monitor::command(&settings),
@@ -98,6 +106,7 @@ fn run(arguments: &Arguments, registry: Registry) -> Result<End, Failure> {
         Command::Pauses(pauses) => block_on(pause::pauses(&settings, pauses)),
         Command::Purge(purge) => block_on(purge::command(&settings, purge)),
         Command::Keys(keys) => block_on(keys::command(&settings, keys)),
+        Command::Schedules(schedules) => block_on(schedules::command(&settings, schedules)),
         Command::Kinds(kinds) => block_on(kinds::command(&settings, kinds)),
         Command::Audit(audit) => block_on(audit::command(&settings, audit)),
         Command::Doctor { json } => block_on(doctor::command(&settings, *json)),

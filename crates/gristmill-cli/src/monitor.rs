@@ -13,6 +13,7 @@
 //! Here: the loop, and what becomes of a look. `autoscale` is the number.
 
 mod autoscale;
+mod schedules;
 
 use crate::exit::{End, Failure};
 use crate::health;
@@ -172,6 +173,7 @@ struct Seen {
     draining: u64,
     pauses: Vec<Pause>,
     now: UnixMillis,
+    overdue: schedules::Overdue,
 }
 
 async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, CallError> {
@@ -185,11 +187,13 @@ async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, 
     let draining = living.clone().filter(|member| member.draining).count() as u64;
     let serving = living.count() as u64 - draining;
     let (now, pauses) = connection.pauses(&queue.name).await?;
-    Ok(Seen { look, serving, draining, pauses, now })
+    let overdue = schedules::look(connection, queue).await?;
+    Ok(Seen { look, serving, draining, pauses, now, overdue })
 }
 
 fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
-    let Seen { look, serving, draining, pauses, now } = seen;
+    let Seen { look, serving, draining, pauses, now, overdue } = seen;
+    schedules::tell(metrics, queue, overdue);
     for what in ["queue", "kind", "key"] {
         let is_it = |pause: &&Pause| match pause.target {
             Target::Queue => what == "queue",
@@ -233,6 +237,7 @@ fn forget(metrics: &Metrics, is_there: impl Fn(&str) -> bool) {
     metrics.queue_oldest_in_flight_age_seconds.retain(kept);
     metrics.key_blocked_max_age_seconds.retain(kept);
     metrics.queue_delayed_overdue_seconds.retain(kept);
+    metrics.schedule_overdue_seconds.retain(kept);
     metrics.queue_jobs_enqueued_total.retain(kept);
     metrics.queue_jobs_settled_total.retain(kept);
     metrics.queue_paused_age_seconds.retain(kept);

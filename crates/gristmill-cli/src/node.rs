@@ -22,6 +22,7 @@ use crate::settings::Settings;
 use crate::telemetry::Told;
 use gristmill_handler::Registry;
 use gristmill_node::{DrainReport, Node, NodeConfig, NodeError, SPARE_THREADS};
+use gristmill_schedule::Schedule;
 use gristmill_telemetry::events::node::NodeReady;
 use gristmill_telemetry::metrics::Role;
 use tokio::runtime::{Builder, Runtime};
@@ -57,12 +58,17 @@ pub enum Left {
 }
 
 /// The command.
-pub(crate) fn command(settings: &Settings, registry: Registry) -> Result<End, Failure> {
+pub(crate) fn command(
+    settings: &Settings,
+    registry: Registry,
+    schedules: Vec<Schedule>,
+) -> Result<End, Failure> {
     let beside = Beside::of(settings)?;
     let registry = beside.add_to(registry, settings)?;
     // Before the other settings: whoever has no handlers should not be told to name queues first.
     check(&registry)?;
     let mut config = settings.node()?;
+    config.schedules.extend(schedules);
     let told = Told::start(settings, Role::Node)?;
     config.telemetry = told.telemetry.clone();
     health::start(settings, &config.telemetry)?;

@@ -7,6 +7,7 @@
 //! * `redis`: the address, its password and certificates;
 //! * `queue`: what may be said for all queues and otherwise for one;
 //! * `kinds`: kinds that others serve, by HTTP or by a command;
+//! * `schedules`: recurring jobs;
 //! * `limits`: what kinds are limited to across the fleet;
 //! * `ingest`: the server that takes jobs by HTTP;
 //! * `telemetry`: traces, and what is sent to a collector;
@@ -28,6 +29,7 @@ mod limits;
 pub(crate) mod postgres;
 mod queue;
 mod redis;
+mod schedules;
 mod shown;
 mod telemetry;
 mod whole;
@@ -70,6 +72,10 @@ pub struct Settings {
     /// Read by their whole keys, below.
     #[serde(default, rename = "kinds")]
     _kinds: IgnoredAny,
+    schedule: schedules::ScheduleSection,
+    /// Read with their names, below.
+    #[serde(default, rename = "schedules")]
+    _schedules: IgnoredAny,
     ingest: ingest::IngestSection,
     health: health::HealthSection,
     monitor: health::MonitorSection,
@@ -82,6 +88,9 @@ pub struct Settings {
     /// The same for one kind.
     #[serde(skip)]
     of_kinds: BTreeMap<String, config::ValueKind>,
+    /// The same for schedules, by name and setting.
+    #[serde(skip)]
+    of_schedules: schedules::OfSchedules,
     #[serde(skip)]
     origins: BTreeMap<String, String>,
 }
@@ -181,12 +190,13 @@ impl Settings {
     /// Every unknown key and wrong value at once.
     pub fn load(layers: &Layers) -> Result<Self, SettingsError> {
         let merged = layers.merge()?;
-        let check::Checked { origins, of_queues, of_kinds } = check::check(&merged)?;
+        let check::Checked { origins, of_queues, of_kinds, of_schedules } = check::check(&merged)?;
         let mut settings: Self =
             merged.try_deserialize().map_err(|error| Fault::Layer(format!("the settings: {error}")))?;
         settings.origins = origins;
         settings.of_queues = of_queues;
         settings.of_kinds = of_kinds;
+        settings.of_schedules = of_schedules;
         settings.log_format()?;
         crate::logging::filter(&settings.log.level)
             .map_err(|why| settings.wrong("log.level", format!("a level or directives ({why})"), None))?;
@@ -219,6 +229,7 @@ impl Settings {
         config.window_bytes = bounded(self.window.bytes);
         config.max_envelope_bytes = bounded(self.job.max_bytes);
         config.seen_window = Duration::from_millis(self.seen.window_ms);
+        config.schedules = self.schedules()?;
         config.check().map_err(|error| {
             let key = if error.setting.starts_with("queues.retry.") {
                 error.setting.trim_start_matches("queues.")
@@ -361,6 +372,10 @@ mod limits_tests;
 #[cfg(test)]
 #[path = "settings/kinds_tests.rs"]
 mod kinds_tests;
+
+#[cfg(test)]
+#[path = "settings/schedules_tests.rs"]
+mod schedules_tests;
 
 #[cfg(test)]
 #[path = "settings/queue_tests.rs"]

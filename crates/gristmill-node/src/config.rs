@@ -2,7 +2,8 @@
 
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
-use gristmill_job::{QueueName, RetryBudget, RetryPolicy};
+use gristmill_job::{JobLimits, QueueName, RetryBudget, RetryPolicy, UnixMillis};
+use gristmill_schedule::Schedule;
 use gristmill_telemetry::Telemetry;
 use std::time::Duration;
 
@@ -109,6 +110,9 @@ pub const MAX_WEIGHT: u32 = crate::worker::turns::MAX_WEIGHT;
 /// Younger dead letters are never discarded by age.
 const SHORTEST_DEAD_AGE: Duration = Duration::from_secs(1);
 
+/// Schedules of one node.
+const MOST_SCHEDULES: usize = 10_000;
+
 /// Everything a node needs to know.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeConfig {
@@ -145,6 +149,8 @@ pub struct NodeConfig {
     pub blocked_after: Duration,
     /// How often an owner counts what Redis holds of a partition, and repairs what waits for nothing.
     pub census_every: Duration,
+    /// Recurring jobs; those of queues that are not served here are left to the nodes that serve them.
+    pub schedules: Vec<Schedule>,
     /// Where is told what happens.
     pub telemetry: Telemetry,
 }
@@ -182,6 +188,7 @@ impl NodeConfig {
             seen_window: Duration::from_secs(24 * 3600),
             blocked_after: Duration::from_secs(30),
             census_every: Duration::from_secs(30),
+            schedules: Vec::new(),
             telemetry: Telemetry::default(),
         }
     }
@@ -243,7 +250,30 @@ impl NodeConfig {
         let expected = "at least job.max_bytes, or the largest job could never be claimed";
         ensure(self.window_bytes >= least, "window.bytes", expected, self.window_bytes.to_string())?;
         let envelope = (1024..=512 * 1024 * 1024).contains(&self.max_envelope_bytes);
-        ensure(envelope, "job.max_bytes", "1 KiB to 512 MiB", self.max_envelope_bytes.to_string())
+        ensure(envelope, "job.max_bytes", "1 KiB to 512 MiB", self.max_envelope_bytes.to_string())?;
+        self.check_schedules(ensure)
+    }
+
+    fn check_schedules(
+        &self,
+        ensure: impl Fn(bool, &'static str, &str, String) -> Result<(), ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let count = self.schedules.len();
+        let expected = "at most 10000: each is looked at whenever one is due";
+        ensure(count <= MOST_SCHEDULES, "schedules", expected, count.to_string())?;
+        let mut names: Vec<&str> = self.schedules.iter().map(|schedule| schedule.name().as_str()).collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        let got = format!("{:?} twice", twice.map_or("", |pair| pair[0]));
+        ensure(twice.is_none(), "schedules", "each name once", got)?;
+        let limits = JobLimits { max_envelope_bytes: self.max_envelope_bytes };
+        for schedule in &self.schedules {
+            let fits = schedule.job(UnixMillis(0)).and_then(|job| job.encode(UnixMillis(0), limits));
+            let got = fits.as_ref().err().map(|error| format!("{}: {error}", schedule.name()));
+            let expected = "jobs of at most job.max_bytes";
+            ensure(fits.is_ok(), "schedules", expected, got.unwrap_or_default())?;
+        }
+        Ok(())
     }
 }
 

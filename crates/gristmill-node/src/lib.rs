@@ -3,13 +3,14 @@
 //! ```text
 //!   Supervisor ─┬─ LeaseManager     who serves which partition: membership, assignment, wishes
 //!               ├─ Partition × n    one per partition of each queue: a tenure, its lanes, its settles
+//!               ├─ Scheduler        fires the slots of recurring jobs
 //!               └─ Worker × w       run handlers, many at a time, bounded by slots
 //!   beside them: the heartbeat (a thread and runtime of its own, on which the watchdog looks for held threads), the doorbell,
 //!   the keeper of dead letters, the turnstile for lone runs, links to Redis
 //! ```
 //!
 //! In reading order: [`config`], `partition::tenure` (the state machine everything else serves), `partition::lanes`,
-//! `partition` (its actor), `worker`, `lease_manager`, `heartbeat`, `doorbell`, `keeper`, `supervisor`, [`node`].
+//! `partition` (its actor), `worker`, `lease_manager`, `heartbeat`, `doorbell`, `keeper`, `scheduler`, `supervisor`, [`node`].
 //!
 //! Invariants: no job lives only in a mailbox (what is claimed stays pending in Redis until it is settled); `decide`
 //! functions read no clock, no random source and no network; nothing is started without trust in the lease.
@@ -24,6 +25,7 @@ mod limits;
 pub mod node;
 mod partition;
 mod promotions;
+mod scheduler;
 #[cfg(test)]
 mod stage;
 mod supervisor;

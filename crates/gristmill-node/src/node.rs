@@ -22,6 +22,7 @@ use futures_util::FutureExt;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Broker, Incarnation, Link};
 use gristmill_handler::{Registry, RegistryError};
+use gristmill_job::JobLimits;
 use gristmill_telemetry::events::node::{
     DrainStops, DrainWindowOver, NodeDrained, NodeDraining, NodeStarted,
 };
@@ -142,6 +143,7 @@ impl Node {
         let mut bell_config = config.redis.clone();
         bell_config.response_timeout = config.lease_renewal + Duration::from_secs(1);
         let bell_link = Link::start(bell_config, "doorbell");
+        let schedules = queues::scheduled(&config, &definitions);
         let (freeing, freed) = mpsc::unbounded_channel();
         let queues = queues::serve(&config, &registry, definitions, &freeing);
         let gates = queues::gates(&queues);
@@ -184,6 +186,8 @@ impl Node {
                 telemetry.clone(),
             )),
             watch: watch.clone(),
+            schedules,
+            limits: JobLimits { max_envelope_bytes: config.max_envelope_bytes },
             failed: failing,
         };
         let heartbeat_left = Some(heartbeat.start()?);

@@ -9,10 +9,12 @@ use crate::partition::surroundings::Surroundings;
 use crate::partition::tenure::Bounds;
 use crate::partition::told::Told;
 use crate::partition::{self, Message as ToPartition, Partition};
+use crate::scheduler::{self, Message as ToScheduler, Scheduled, Scheduler};
 use crate::worker::Worker;
 use crate::worker::execution::Executor;
 use crate::worker::watch::Watch;
 use gristmill_broker::QueueDefinition;
+use gristmill_job::JobLimits;
 use gristmill_telemetry::events::node::ActorRestarted;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use std::collections::{HashMap, VecDeque};
@@ -54,6 +56,9 @@ pub(crate) struct Arguments {
     pub(crate) around: Arc<Surroundings>,
     pub(crate) executor: Arc<Executor>,
     pub(crate) watch: Arc<Watch>,
+    /// Recurring jobs of these queues.
+    pub(crate) schedules: Vec<Scheduled>,
+    pub(crate) limits: JobLimits,
     /// Told when the node cannot go on.
     pub(crate) failed: mpsc::UnboundedSender<String>,
 }
@@ -62,6 +67,7 @@ pub(crate) struct Arguments {
 #[derive(Clone)]
 enum Child {
     Manager,
+    Scheduler,
     Worker(usize),
     Partition(usize, u16),
 }
@@ -70,6 +76,8 @@ pub(crate) struct State {
     arguments: Arguments,
     children: HashMap<ActorId, (Child, ActorCell)>,
     manager: Option<ActorRef<ToManager>>,
+    scheduler: Option<ActorRef<ToScheduler>>,
+    draining: bool,
     restarts: VecDeque<Instant>,
     stopping: bool,
 }
@@ -87,6 +95,8 @@ impl Actor for Supervisor {
         let mut state = State {
             children: HashMap::new(),
             manager: None,
+            scheduler: None,
+            draining: false,
             restarts: VecDeque::new(),
             stopping: false,
             arguments,
@@ -98,6 +108,9 @@ impl Actor for Supervisor {
             for partition in 0..state.arguments.queues[queue].definition.partitions {
                 state.start(&myself, Child::Partition(queue, partition)).await?;
             }
+        }
+        if !state.arguments.schedules.is_empty() {
+            state.start(&myself, Child::Scheduler).await?;
         }
         // Last: it begins to ask for partitions at once.
         state.start(&myself, Child::Manager).await?;
@@ -112,6 +125,10 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             Message::Drain(left) => {
+                state.draining = true;
+                if let Some(scheduler) = &state.scheduler {
+                    let _ = scheduler.cast(ToScheduler::Leave);
+                }
                 if let Some(manager) = &state.manager {
                     let _ = manager.cast(ToManager::Drain(left));
                 }
@@ -166,6 +183,7 @@ impl Child {
     fn name(&self) -> String {
         match self {
             Self::Manager => "the lease manager".into(),
+            Self::Scheduler => "the scheduler".into(),
             Self::Worker(index) => format!("worker {index}"),
             Self::Partition(_, partition) => format!("partition {partition}"),
         }
@@ -190,6 +208,19 @@ impl State {
                 let (manager, _) = Actor::spawn_linked(None, LeaseManager, arguments, supervisor).await?;
                 self.manager = Some(manager.clone());
                 manager.get_cell()
+            }
+            Child::Scheduler => {
+                let arguments = scheduler::Arguments {
+                    schedules: self.arguments.schedules.clone(),
+                    limits: self.arguments.limits,
+                    around: around.clone(),
+                };
+                let (scheduler, _) = Actor::spawn_linked(None, Scheduler, arguments, supervisor).await?;
+                if self.draining {
+                    let _ = scheduler.cast(ToScheduler::Leave);
+                }
+                self.scheduler = Some(scheduler.clone());
+                scheduler.get_cell()
             }
             Child::Worker(index) => {
                 let arguments = (*index, around.runs.clone(), executor.clone());
@@ -233,7 +264,7 @@ impl State {
     async fn stop(&mut self) {
         self.stopping = true;
         let rank = |child: &Child| match child {
-            Child::Manager => 0,
+            Child::Manager | Child::Scheduler => 0,
             Child::Partition(..) => 1,
             Child::Worker(_) => 2,
         };

@@ -17,6 +17,7 @@
 pub mod job;
 pub mod node;
 pub mod others;
+pub mod schedule;
 
 use crate::metrics::Metrics;
 use tracing::Level;
@@ -208,7 +209,7 @@ pub const COUNTED: &[(&str, &str)] = &[
 /// Every event there is.
 #[must_use]
 pub fn all() -> Vec<About> {
-    [job::ROWS, node::ROWS, others::ROWS].concat()
+    [job::ROWS, node::ROWS, others::ROWS, schedule::ROWS].concat()
 }
 
 #[cfg(test)]
@@ -220,7 +221,7 @@ mod tests {
 
     #[test]
     fn each_event_moves_the_metrics_of_its_row_and_no_others() {
-        let samples = [job::samples(), node::samples(), others::samples()];
+        let samples = [job::samples(), node::samples(), others::samples(), schedule::samples()];
         for (name, tell) in samples.into_iter().flatten() {
             let row = all().into_iter().find(|row| row.name == name).unwrap();
             let mut moved = BTreeSet::new();

@@ -114,6 +114,25 @@ pub const SHORT_US: &[u64] = &[
     5_000_000, 10_000_000,
 ];
 
+/// Of slots: a timer is late by little, a catch-up by a day.
+pub const LATE_US: &[u64] = &[
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    1_000_000,
+    5_000_000,
+    10_000_000,
+    60_000_000,
+    600_000_000,
+    3_600_000_000,
+    86_400_000_000,
+];
+
 const EVERYBODY: &[Role] = &Role::ALL;
 
 macro_rules! metrics {
@@ -202,6 +221,11 @@ metrics! {
     drain_duration_seconds: Gauge [] from NODE, &[], "How long the drain took; 0 before.";
     drain_handed_back_jobs_total: Counter [] from NODE, &[], "Jobs laid down for others while draining.";
 
+    schedule_fired_total: Counter [schedule] from NODE, &[], "Slots whose job this node enqueued.";
+    schedule_missed_total: Counter [schedule] from NODE, &[], "Slots that were missed and are not made up.";
+    schedule_overlapped_total: Counter [schedule] from NODE, &[], "Slots passed over, since the job of the slot before was not done.";
+    schedule_lateness_seconds: Histogram [schedule] from NODE, LATE_US, "From a slot to the enqueue of its job.";
+
     redis_up: Gauge [] from EVERYBODY, &[], "1 while there is a connection that answers.";
     redis_call_duration_seconds: Histogram [operation] from EVERYBODY, SHORT_US, "Calls of Redis, until their answer.";
     redis_reconnects_total: Counter [] from EVERYBODY, &[], "Connections given up and made again.";
@@ -223,6 +247,7 @@ metrics! {
     queue_delayed_overdue_seconds: Gauge [queue] from MONITOR, &[], "How long the first job for later has been due without being ready; 0 where none is.";
     queue_jobs_enqueued_total: Counter [queue] from MONITOR, &[], "Jobs ever enqueued; one for later counts once it is due.";
     queue_jobs_settled_total: Counter [queue] from MONITOR, &[], "Jobs that left the queue: done, or dead letters.";
+    schedule_overdue_seconds: Gauge [queue, schedule] from MONITOR, &[], "How long the oldest slot that is due has not been fired; 0 where none is. Paused and disabled ones have none.";
     queue_partitions: Gauge [queue, state] from MONITOR, &[], "Partitions with a lease that stands, and without.";
     queue_nodes: Gauge [queue, state] from MONITOR, &[], "Living nodes that serve the queue.";
     outbox_backlog_rows: Gauge [] from MONITOR, &[], "Outbox rows that wait to be enqueued.";

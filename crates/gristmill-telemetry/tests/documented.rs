@@ -98,7 +98,7 @@ fn every_event_every_metric_and_every_attribute_has_its_row() {
 #[test]
 fn buckets_are_as_the_page_says() {
     let text = std::fs::read_to_string(path()).unwrap();
-    for bounds in [metrics::LONG_US, metrics::SHORT_US] {
+    for bounds in [metrics::LONG_US, metrics::SHORT_US, metrics::LATE_US] {
         let shown: Vec<String> = bounds.iter().map(|us| (*us as f64 / 1e6).to_string()).collect();
         assert!(text.contains(&shown.join(", ")), "{}", shown.join(", "));
     }

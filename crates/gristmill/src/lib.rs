@@ -30,7 +30,7 @@
 //! ```
 //!
 //! In reading order: what a job is ([`NewJob`], [`Effects`]), then [`Broker`], then [`Registry`], [`Context`], [`State`] and
-//! [`HandlerError`], with the feature `postgres` `postgres::Tx`, for handlers that must not be repeated [`Redelivery`], then [`main`] and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
+//! [`HandlerError`], with the feature `postgres` `postgres::Tx`, for handlers that must not be repeated [`Redelivery`], then [`main`], for recurring jobs [`Schedule`] with [`main_with`], and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
 
 pub use gristmill_job::{
     Backoff, ContentType, Due, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind,
@@ -54,6 +54,9 @@ pub use gristmill_handler::{
     WithClass,
 };
 
+#[cfg(feature = "worker")]
+pub use gristmill_schedule::{CatchUp, Overlap, Schedule, ScheduleError, Timing};
+
 #[cfg(feature = "postgres")]
 pub use gristmill_postgres as postgres;
 
@@ -63,7 +66,7 @@ pub use gristmill_node::{ConfigError, Counts, DrainReport, Node, NodeConfig, Nod
 #[cfg(feature = "worker")]
 pub use gristmill_cli::{
     exit::Failure,
-    main,
+    main, main_with,
     node::{Left, run as run_node},
     settings::{Layers, Settings, SettingsError},
 };

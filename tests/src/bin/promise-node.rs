@@ -5,6 +5,7 @@ use gristmill_broker::RedisConfig;
 use gristmill_handler::{BatchOptions, KindOptions, Registry};
 use gristmill_job::{Limit, QueueName, Rate, RetryBudget, RetryPolicy};
 use gristmill_node::{AfterDeadLetter, Counts, Node, NodeConfig, QueueConfig};
+use gristmill_schedule::Schedule;
 use gristmill_tests::handlers::{Recorder, batched, look, scripted};
 use gristmill_tests::script::{BATCHED, BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
 use std::error::Error;
@@ -18,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 struct Arguments {
     #[arg(long, overrides_with = "redis")]
     redis: String,
-    #[arg(long, default_value = "n")]
+    #[arg(long, default_value = "n", overrides_with = "name")]
     name: String,
     #[arg(long, value_delimiter = ',', default_value = "work")]
     queues: Vec<String>,
@@ -67,6 +68,9 @@ struct Arguments {
     /// Kinds beside those that every node serves.
     #[arg(long, value_delimiter = ',')]
     kinds: Vec<String>,
+    /// Recurring jobs: `NAME=DEFINITION`, the definition as Redis keeps it.
+    #[arg(long)]
+    schedule: Vec<String>,
     /// Runs of `scarce` at a time, on all nodes.
     #[arg(long)]
     max_running: Option<u32>,
@@ -175,6 +179,10 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
     config.drain_window = Duration::from_millis(arguments.window_ms);
     config.drain_grace = Duration::from_millis(arguments.grace_ms);
     config.handover_wait = Duration::from_millis(arguments.handover_ms);
+    for schedule in &arguments.schedule {
+        let (name, stored) = schedule.split_once('=').ok_or("NAME=DEFINITION")?;
+        config.schedules.push(Schedule::from_stored(name, stored.as_bytes())?);
+    }
     // Its own start names the node in the history: a restart is another.
     let incarnation = format!("{}#{}", arguments.name, std::process::id());
     let recorder = Recorder::open(&arguments.history, incarnation.clone())?;

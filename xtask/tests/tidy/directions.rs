@@ -21,6 +21,8 @@ enum May {
 const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-job", May::Only(&[])),
     ("gristmill-telemetry", May::Only(&["gristmill-job"])),
+    // When recurring jobs are due: pure.
+    ("gristmill-schedule", May::Only(&["gristmill-job"])),
     // Heavy, and of use to a program alone.
     ("gristmill-otlp", May::Only(&["gristmill-job", "gristmill-telemetry"])),
     ("gristmill-broker", May::Only(&["gristmill-job", "gristmill-telemetry"])),
@@ -28,7 +30,13 @@ const DIRECTIONS: &[(&str, May)] = &[
     ("gristmill-handler", May::Only(&["gristmill-job"])),
     (
         "gristmill-node",
-        May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler", "gristmill-telemetry"]),
+        May::Only(&[
+            "gristmill-job",
+            "gristmill-schedule",
+            "gristmill-broker",
+            "gristmill-handler",
+            "gristmill-telemetry",
+        ]),
     ),
     ("gristmill-postgres", May::Only(&["gristmill-job", "gristmill-broker", "gristmill-handler"])),
     // Handlers like any other, whoever runs them.
@@ -39,6 +47,7 @@ const DIRECTIONS: &[(&str, May)] = &[
         "gristmill-cli",
         May::Only(&[
             "gristmill-job",
+            "gristmill-schedule",
             "gristmill-broker",
             "gristmill-handler",
             "gristmill-node",
@@ -53,6 +62,7 @@ const DIRECTIONS: &[(&str, May)] = &[
         "gristmill",
         May::Only(&[
             "gristmill-job",
+            "gristmill-schedule",
             "gristmill-broker",
             "gristmill-handler",
             "gristmill-node",

@@ -6,6 +6,7 @@ mod dead;
 mod drain;
 mod enqueue;
 mod fail_once;
+mod fairness;
 mod http;
 mod latency;
 mod long;
@@ -65,7 +66,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 13] = [
+const SCENARIOS: [(Only, Scenario); 14] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -76,6 +77,7 @@ const SCENARIOS: [(Only, Scenario); 13] = [
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
     (Only::Promote, promote::run),
+    (Only::Fairness, fairness::run),
     (Only::Telemetry, telemetry::run),
     (Only::Postgres, postgres::run),
     (Only::Http, http::run),

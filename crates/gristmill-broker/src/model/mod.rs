@@ -8,6 +8,7 @@
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
 //!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel, purge.
+//! * `schedule`: define, fire, and what people do with schedules.
 //! * `promote`: as its script.
 //! * `look`: plain reads, and what a test may break.
 //!
@@ -21,6 +22,7 @@ mod partition;
 mod people;
 mod promote;
 mod recover;
+mod schedule;
 mod settle;
 mod stream;
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::stream::Stream;
 use crate::cancel::Asked;
 use crate::delayed::Member;
+use crate::schedule::{Pause, Record};
 use crate::settle::Emit;
 use crate::state::{JobState, Said, StateLine};
 use bytes::Bytes;
@@ -28,6 +29,9 @@ pub(super) struct Partition {
     /// In order of death; a letter's id may be written once more, and then moves.
     pub(super) dead: BTreeSet<(UnixMillis, String)>,
     pub(super) dead_bodies: BTreeMap<String, Bytes>,
+    pub(super) schedules: BTreeMap<String, Record>,
+    pub(super) schedule_definitions: BTreeMap<String, Bytes>,
+    pub(super) schedules_paused: BTreeMap<String, Pause>,
     /// Jobs for later, by due time (ms) and member, each with the line it gets with its place.
     pub(super) delayed: BTreeMap<(u64, Member), (Job, StateLine)>,
     pub(super) outbox: Stream<Emit>,

@@ -3,17 +3,18 @@
 use crate::both::{Both, Known, Outcome, agree, clock, id, incarnation, key, time};
 use crate::given::{rounded, without_clock};
 use crate::heard;
-use crate::plan::{self, Number, Operation, Span, Which};
+use crate::plan::{self, Names, Number, Operation, Span, Which};
 use bytes::Bytes;
 use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::Answer;
 use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
 use gristmill_broker::delayed::Member;
+use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::purge::{LeaseSeen, Purge, Purged};
 use gristmill_broker::returned::Returned;
 use gristmill_broker::state::{Crash, Request, Said, StartMark, Suspicion};
 use gristmill_broker::{Epoch, Fence, StateLine};
-use gristmill_job::{Due, EncodedJob, Place, UnixMillis};
+use gristmill_job::{Due, EncodedJob, JobId, Place, UnixMillis};
 use gristmill_testkit::server::Reply;
 use std::time::Duration;
 
@@ -142,6 +143,36 @@ impl Both {
         let hold = format!("none 5 {NOWHERE}").into_bytes();
         let name = self.keys.held.as_bytes().to_vec();
         self.raw(&[b"HSET".to_vec(), name, key.as_bytes().to_vec(), hold])
+    }
+
+    pub(crate) async fn discard(&mut self, letters: &[(u8, Names)], window: Span) -> Outcome {
+        let there = self.model.dead_letters(&self.queue, 0, 0, 100);
+        let letters: Vec<Discard> = letters
+            .iter()
+            .map(|(number, names)| {
+                let letter = format!("letter{number}");
+                let of = || there.iter().find(|there| there.id == letter)?.letter.as_ref().ok();
+                let job = match names {
+                    Names::Its => of().map(|record| JobId::from_stored(record.job.clone().into())),
+                    Names::None => None,
+                    Names::Other(other) => Some(id(*other)),
+                };
+                let whose = |id| Whose { id, key: key(0), place: None };
+                Discard { letter: letter.into(), job: job.map(whose) }
+            })
+            .collect();
+        let window_ms = time(window).as_millis() as u64;
+        let real = self.connection.discard(&self.keys, window_ms, &letters).await;
+        let model = self.model.discard(&self.keys, window_ms, &letters);
+        for (answer, letter) in agree(real.map_err(|e| e.to_string())?, model)?.iter().zip(&letters) {
+            let mark = letter.job.as_ref().and_then(|job| self.model.mark(&self.keys, &job.id));
+            self.heard.push(match (answer, mark) {
+                (Discarded::Gone, _) => "discard:gone",
+                (_, Some((standing, _))) if standing == "discarded" => "discard:discarded, and its mark",
+                _ => "discard:discarded, and no mark",
+            });
+        }
+        Ok(())
     }
 
     pub(crate) async fn absolve(

@@ -2,11 +2,11 @@
 
 use crate::given::{Given, rounded};
 use crate::heard;
-use crate::plan::{self, ACTORS, Knows, Names, Number, Operation, Span, When};
+use crate::plan::{self, ACTORS, Knows, Number, Operation, Span, When};
+use crate::recurring::Recurring;
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Guard};
 use gristmill_broker::create::CreateError;
-use gristmill_broker::discard::{Discard, Discarded, Whose};
 use gristmill_broker::enqueue::{Accepted, EnqueueAnswer};
 use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::lease::renew::{Renew, Renewed};
@@ -43,6 +43,9 @@ pub(crate) struct Both {
     pub(crate) heard: Vec<&'static str>,
     pub(crate) jobs: Vec<Known>,
     pub(crate) tenures: [Vec<Tenure>; ACTORS],
+    /// When this sequence began.
+    pub(crate) began: UnixMillis,
+    pub(crate) fires: u64,
     calls: u64,
     last_jobs: Vec<EncodedJob>,
 }
@@ -105,6 +108,8 @@ impl Both {
             heard: Vec::new(),
             jobs: Vec::new(),
             tenures: Default::default(),
+            began: UnixMillis(0),
+            fires: 0,
             calls: 0,
             last_jobs: Vec::new(),
         }
@@ -115,8 +120,10 @@ impl Both {
         self.given = Default::default();
         self.jobs.clear();
         self.tenures = Default::default();
-        self.model.set_now(UnixMillis(clock()));
+        self.began = UnixMillis(clock());
+        self.model.set_now(self.began);
         self.create(1).await?;
+        self.ask(&Operation::Recurring(Recurring::first())).await?;
         self.put(&Operation::Take { who: 0, ttl: Span::Hour }).await
     }
 
@@ -163,6 +170,7 @@ impl Both {
             Operation::Hold { key: number } => self.hold(*number),
             Operation::Absolve { run, turn, job } => self.absolve(*run, *turn, *job).await,
             Operation::Load { jobs } => self.load(jobs).await,
+            Operation::Recurring(recurring) => self.recurring(recurring).await,
             Operation::Purge { jobs, nth, knows, named } => self.purge(jobs, *nth, *knows, *named).await,
             Operation::CancelDelayed { nth, window } => self.cancel_delayed(*nth, *window).await,
             Operation::Cancel { job, named, window } => self.cancel(*job, *named, *window).await,
@@ -356,36 +364,6 @@ impl Both {
             Renewed::Refused(_) => "renew:refused fenced",
         };
         self.hear(word)
-    }
-
-    async fn discard(&mut self, letters: &[(u8, Names)], window: Span) -> Outcome {
-        let there = self.model.dead_letters(&self.queue, 0, 0, 100);
-        let letters: Vec<Discard> = letters
-            .iter()
-            .map(|(number, names)| {
-                let letter = format!("letter{number}");
-                let of = || there.iter().find(|there| there.id == letter)?.letter.as_ref().ok();
-                let job = match names {
-                    Names::Its => of().map(|record| JobId::from_stored(record.job.clone().into())),
-                    Names::None => None,
-                    Names::Other(other) => Some(id(*other)),
-                };
-                let whose = |id| Whose { id, key: key(0), place: None };
-                Discard { letter: letter.into(), job: job.map(whose) }
-            })
-            .collect();
-        let window_ms = time(window).as_millis() as u64;
-        let real = self.connection.discard(&self.keys, window_ms, &letters).await;
-        let model = self.model.discard(&self.keys, window_ms, &letters);
-        for (answer, letter) in agree(real.map_err(|e| e.to_string())?, model)?.iter().zip(&letters) {
-            let mark = letter.job.as_ref().and_then(|job| self.model.mark(&self.keys, &job.id));
-            self.heard.push(match (answer, mark) {
-                (Discarded::Gone, _) => "discard:gone",
-                (_, Some((standing, _))) if standing == "discarded" => "discard:discarded, and its mark",
-                _ => "discard:discarded, and no mark",
-            });
-        }
-        Ok(())
     }
 
     async fn call(&mut self, who: usize, ago: usize, number: Number, call: &plan::Call) -> Outcome {

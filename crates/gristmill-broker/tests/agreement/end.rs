@@ -54,6 +54,7 @@ pub(crate) async fn compare(both: &mut Both) -> Result<(), String> {
     beside(both)?;
     delayed(both)?;
     marks(both)?;
+    both.same_schedules().await?;
     lease(both)
 }
 

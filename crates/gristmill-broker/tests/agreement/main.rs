@@ -4,6 +4,7 @@
 //! * `plan`: what may be asked, and how it is drawn. Indexes, not names, so that a failure shrinks to what matters.
 //! * `both`: asks both sides and compares the answers.
 //! * `acts`: what needs no lease: a job comes back from the dead, a run is absolved, something is written by hand.
+//! * `recurring`: schedules: their definitions, their slots, and what people do with them.
 //! * `given`: places and epochs differ between them (they come from clocks a few microseconds apart) and are compared
 //!   by the order in which they were given.
 //! * `written`: a planned call as each side is sent it.
@@ -20,6 +21,7 @@ mod end;
 mod given;
 mod heard;
 mod plan;
+mod recurring;
 mod written;
 
 use both::Both;
@@ -142,6 +144,32 @@ const WORDS: &[&str] = &[
     "hand_back:refused gap",
     "forward:done",
     "release:done",
+    "define:stands",
+    "define:paused",
+    "define:other",
+    "define:tell",
+    "define:no_queue",
+    "fire:fired",
+    "fire:passed",
+    "fire:overlaps",
+    "fire:before",
+    "fire:already",
+    "fire:unknown",
+    "fire:other",
+    "fire:moved",
+    "fire:paused",
+    "fire:behind",
+    "fire:early",
+    "fire:full",
+    "fire:no_queue",
+    "fire:differs",
+    "pause_schedule:paused",
+    "pause_schedule:already",
+    "resume_schedule:resumed",
+    "resume_schedule:nothing",
+    "remove_schedule:removed",
+    "remove_schedule:stands",
+    "remove_schedule:nothing",
 ];
 
 #[test]

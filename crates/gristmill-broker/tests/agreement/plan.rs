@@ -1,5 +1,6 @@
 //! What may be asked, and how it is drawn.
 
+use crate::recurring::{self, Recurring};
 use gristmill_broker::start::How;
 use gristmill_broker::state::Why;
 use proptest::collection::vec;
@@ -84,6 +85,7 @@ pub(crate) enum Operation {
     Hold {
         key: u8,
     },
+    Recurring(Recurring),
     Absolve {
         /// Whose tenure and how long ago; else the run that its line names.
         run: Option<(usize, usize)>,
@@ -137,6 +139,7 @@ impl Operation {
                 *repeat_last_call || jobs.iter().any(|job| job.due == When::In(Span::Moment))
             }
             Self::Want { stands, .. } => *stands == Span::Moment,
+            Self::Recurring(recurring) => recurring.is_momentary(),
             Self::Discard { window, .. }
             | Self::Cancel { window, .. }
             | Self::CancelDelayed { window, .. } => *window == Span::Moment,
@@ -304,6 +307,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         8 => (proptest::option::weighted(0.2, (0..ACTORS, 0..3usize)), turn(), which())
             .prop_map(|(run, turn, job)| Operation::Absolve { run, turn, job }),
         2 => vec(which(), 1..4).prop_map(|jobs| Operation::Load { jobs }),
+        15 => recurring::operation().prop_map(Operation::Recurring),
         6 => (which(), proptest::bool::weighted(0.9), span())
             .prop_map(|(job, named, window)| Operation::Cancel { job, named, window }),
         2 => (vec(which(), 0..4), proptest::option::of(0..3usize), proptest::bool::weighted(0.9),
@@ -320,7 +324,7 @@ fn names() -> impl Strategy<Value = Names> {
     prop_oneof![6 => Just(Names::Its), 1 => Just(Names::None), 1 => (0..IDS).prop_map(Names::Other)]
 }
 
-fn who() -> impl Strategy<Value = usize> {
+pub(crate) fn who() -> impl Strategy<Value = usize> {
     prop_oneof![6 => Just(0), 2 => Just(1), 1 => Just(2usize)]
 }
 
@@ -328,7 +332,7 @@ fn ago() -> impl Strategy<Value = usize> {
     prop_oneof![12 => Just(0), 1 => Just(1usize)]
 }
 
-fn span() -> impl Strategy<Value = Span> {
+pub(crate) fn span() -> impl Strategy<Value = Span> {
     prop_oneof![4 => Just(Span::Hour), 1 => Just(Span::Moment)]
 }
 

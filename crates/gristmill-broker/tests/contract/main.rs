@@ -12,6 +12,7 @@
 //! * `limits`: slots and tokens of limited kinds.
 //! * `memory`: a server whose memory is full.
 //! * `damage`: entries of foreign producers, and what a person deleted by hand.
+//! * `schedules`: recurring jobs: define, fire, what people do with them, a clock that jumps.
 //! * `dead`: dead letters, read page by page and discarded; the audit log.
 //! * `delayed`: jobs for later.
 //! * `people`: what people do with lanes that wait: replay, discard, release_key, skip.
@@ -42,6 +43,7 @@ mod people_model;
 mod purge;
 mod replies;
 mod returned;
+mod schedules;
 mod settling;
 mod suspects;
 mod traces;

@@ -7,6 +7,7 @@ use crate::history;
 use crate::keys::shown;
 use crate::output::{Lines, when};
 use crate::reason::{self, Reason};
+use crate::schedules::Recurring;
 use gristmill_broker::QueueDefinition;
 use gristmill_broker::dead::DeadFound;
 use gristmill_broker::locate::{JobView, MarkView};
@@ -27,6 +28,9 @@ pub(super) fn live_text(around: &Around) -> String {
             lines.put("kind", &format!("{kind}, version {version}, an envelope of {bytes} bytes"));
         }
         _ => lines.put("kind", &format!("not known: its envelope of {bytes} bytes cannot be read")),
+    }
+    if let Some(recurring) = Recurring::of(job.id.as_bytes(), Some(&job.envelope)) {
+        lines.put("schedule", &recurring.text());
     }
     if let Some(at) = expires_at(job) {
         let word = if at > job.now { "expires" } else { "expired" };
@@ -82,6 +86,7 @@ pub(super) fn live_json(around: &Around) -> Value {
         "key": shown(&job.key),
         "kind": around.kind,
         "version": around.version,
+        "schedule": Recurring::of(job.id.as_bytes(), Some(&job.envelope)).map(|it| it.as_json()),
         "turn": job.line.turn,
         "attempts": job.line.attempts,
         "replays": job.line.replays,
@@ -116,6 +121,9 @@ pub(super) fn dead_text(found: &DeadFound, beside: Beside) -> String {
             lines.put("key", &lossy(&letter.key));
             let kind = letter.kind.clone().or_else(|| kind(&letter.envelope));
             lines.put("kind", kind.as_deref().unwrap_or("not known: its envelope cannot be read"));
+            if let Some(recurring) = Recurring::of(&letter.job, Some(&letter.envelope)) {
+                lines.put("schedule", &recurring.text());
+            }
             for line in history::attempts_text(&letter.history, now) {
                 lines.put("attempt", &line);
             }
@@ -165,6 +173,9 @@ pub(super) fn dead_json(found: &DeadFound, beside: Beside) -> Value {
         "id": letter.map(|letter| lossy(&letter.job)),
         "key": letter.map(|letter| lossy(&letter.key)),
         "kind": letter.and_then(|letter| letter.kind.clone().or_else(|| kind(&letter.envelope))),
+        "schedule": letter
+            .and_then(|letter| Recurring::of(&letter.job, Some(&letter.envelope)))
+            .map(|recurring| recurring.as_json()),
         "reason": letter.map(|letter| letter.reason.as_str()),
         "error": letter.map(|letter| letter.error.clone()),
         "attempts": letter.map(|letter| letter.attempts),
@@ -203,6 +214,9 @@ pub(super) fn mark_text(queue: &QueueDefinition, mark: &MarkView, job: &str, now
     let mut lines = Lines::default();
     lines.put("job", job);
     lines.put("queue", &format!("{}, partition {}", queue.name, mark.partition));
+    if let Some(recurring) = Recurring::of(job.as_bytes(), None) {
+        lines.put("schedule", &recurring.text());
+    }
     lines.put("now", &standing(mark, now));
     let kept = match mark.until {
         Some(until) => format!("its mark is kept until {} ms ({})", until.0, when(until, now)),
@@ -217,12 +231,13 @@ pub(super) fn mark_text(queue: &QueueDefinition, mark: &MarkView, job: &str, now
     lines.text()
 }
 
-pub(super) fn mark_json(queue: &QueueDefinition, mark: &MarkView, now: UnixMillis) -> Value {
+pub(super) fn mark_json(queue: &QueueDefinition, mark: &MarkView, job: &str, now: UnixMillis) -> Value {
     json!({
         "is": "mark",
         "queue": queue.name.as_str(),
         "partition": mark.partition,
         "standing": mark.standing,
+        "schedule": Recurring::of(job.as_bytes(), None).map(|recurring| recurring.as_json()),
         "text": standing(mark, now),
         "known_until_ms": mark.until.map(|until| until.0),
     })

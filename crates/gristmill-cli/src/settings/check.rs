@@ -1,7 +1,7 @@
 //! Every key known and every value of its type. What is known, and of which type, is read from the built-in defaults.
 
 use super::layers::{self, BUILT_IN, PREFIX, SEPARATOR};
-use super::{Fault, SettingsError, kinds, queue};
+use super::{Fault, SettingsError, kinds, queue, schedules};
 use config::{Config, Source, Value, ValueKind};
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ pub(super) struct Checked {
     pub(super) of_queues: BTreeMap<String, ValueKind>,
     /// What is said for one kind alone, by its key.
     pub(super) of_kinds: BTreeMap<String, ValueKind>,
+    /// What is said of schedules.
+    pub(super) of_schedules: schedules::OfSchedules,
 }
 
 /// Complains about everything at once.
@@ -27,11 +29,12 @@ pub(super) fn check(merged: &Config) -> Result<Checked, SettingsError> {
         layers::built_in().build().map_err(|e| Fault::Layer(format!("the built-in defaults: {e}")))?;
     let mut known = BTreeMap::new();
     flatten("", read(&defaults)?, &mut known);
-    let mut given = BTreeMap::new();
-    flatten("", read(merged)?, &mut given);
-
     let mut faults = Vec::new();
     let (mut origins, mut of_queues, mut of_kinds) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    let (mut all, mut given) = (read(merged)?, BTreeMap::new());
+    let of_schedules = schedules::take(&mut all, &mut origins, &mut faults);
+    flatten("", all, &mut given);
+
     for (key, value) in given {
         let origin = spelled(&key, value.origin());
         let like = Like::of(&key, &known);
@@ -60,7 +63,7 @@ pub(super) fn check(merged: &Config) -> Result<Checked, SettingsError> {
         }
     }
     if faults.is_empty() {
-        Ok(Checked { origins, of_queues, of_kinds })
+        Ok(Checked { origins, of_queues, of_kinds, of_schedules })
     } else {
         Err(SettingsError { faults })
     }
@@ -122,7 +125,7 @@ fn layer(value: &Value) -> u8 {
 }
 
 /// The variable, where the layer is the environment.
-fn spelled(key: &str, origin: Option<&str>) -> String {
+pub(super) fn spelled(key: &str, origin: Option<&str>) -> String {
     match origin {
         None => BUILT_IN.into(),
         Some("the environment") => {
@@ -134,7 +137,7 @@ fn spelled(key: &str, origin: Option<&str>) -> String {
 }
 
 /// Whether a value can stand where `default` stands; else what was expected and what came.
-fn fits(key: &str, default: &ValueKind, value: &ValueKind) -> Result<(), (String, String)> {
+pub(super) fn fits(key: &str, default: &ValueKind, value: &ValueKind) -> Result<(), (String, String)> {
     let refused = |expected: &str| {
         let got = if SECRET.contains(&key) { kind_of(value).into() } else { shown(value) };
         Err((expected.to_owned(), got))
@@ -201,7 +204,7 @@ fn kind_of(value: &ValueKind) -> &'static str {
 }
 
 /// The known key that was probably meant: the same last word in another section, or few letters changed.
-fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
+pub(super) fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
     let last = key.rsplit('.').next().unwrap_or(key);
     let far = |known: &str| match known.rsplit('.').next() {
         Some(name) if name == last => 1,

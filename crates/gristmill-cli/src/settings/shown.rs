@@ -38,6 +38,7 @@ impl Settings {
             retry,
             queue,
             remote,
+            schedule,
             ingest,
             postgres,
             health,
@@ -87,6 +88,7 @@ impl Settings {
         entries
             .into_iter()
             .chain(remote.entries())
+            .chain(schedule.entries())
             .chain(ingest.entries())
             .chain(postgres.entries())
             .chain(health.entries())
@@ -95,6 +97,7 @@ impl Settings {
             .map(|(key, value)| (key.to_owned(), value))
             .chain(self.queue_entries())
             .chain(self.kind_entries())
+            .chain(self.schedule_entries())
             .map(|(key, value)| Entry { origin: self.origin(&key), key, value })
             .collect()
     }

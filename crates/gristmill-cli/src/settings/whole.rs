@@ -1,8 +1,9 @@
 //! All settings judged at once, whichever command would read them, and what they amount to.
 
 use super::{Settings, SettingsError};
-use gristmill_node::NodeConfig;
+use gristmill_node::{NodeConfig, QueueConfig};
 use gristmill_remote::KindConfig;
+use gristmill_schedule::Schedule;
 use std::time::Duration;
 
 /// A line that tells what settings mean together.
@@ -30,6 +31,7 @@ impl Settings {
                 false => self.redis().map(drop).and_then(|()| self.queues().map(drop)),
             },
             self.remote().map(drop),
+            self.schedules().map(drop),
             self.limits().map(drop).map_err(Into::into),
             self.ingest().map(drop),
             self.check_postgres(),
@@ -70,6 +72,7 @@ impl Settings {
                 warns: false,
             }),
         }
+        told.extend(of_schedules(&self.schedules()?, &self.queues()?));
         let window = Duration::from_millis(self.drain.window_ms);
         told.extend(self.remote()?.kinds().filter_map(|kind| of_kind(kind, window)));
         Ok(told)
@@ -127,6 +130,30 @@ fn of_node(node: &NodeConfig) -> Vec<Told> {
             warns: whole > Duration::from_secs(600),
         },
     ]
+}
+
+/// What is recurring, and whether this node fires it.
+fn of_schedules(schedules: &[Schedule], queues: &[QueueConfig]) -> Vec<Told> {
+    let of_others: Vec<&Schedule> =
+        schedules.iter().filter(|one| queues.iter().all(|queue| &queue.name != one.queue())).collect();
+    let shown = |schedule: &Schedule| {
+        let disabled = if schedule.enabled() { "" } else { " (disabled)" };
+        format!("{}: {}{disabled}", schedule.name(), schedule.timing().text())
+    };
+    let all = schedules.iter().map(shown).collect::<Vec<_>>().join("; ");
+    let mut told = Vec::new();
+    if !schedules.is_empty() {
+        told.push(Told { about: "schedules", text: all, warns: false });
+    }
+    if !of_others.is_empty() {
+        let names: Vec<&str> = of_others.iter().map(|schedule| schedule.name().as_str()).collect();
+        let text = format!(
+            "{}: of queues that are not in queues; nodes that serve those fire them",
+            names.join(", ")
+        );
+        told.push(Told { about: "schedules", text, warns: false });
+    }
+    told
 }
 
 /// A kind whose runs may outlast a drain.

@@ -41,5 +41,6 @@ mod postgres;
 mod producers;
 mod purge;
 mod replay;
+mod schedules;
 #[cfg(feature = "otlp")]
 mod traces;

@@ -13,11 +13,13 @@ use crate::partition::policy::{Budget, Policy, Rules};
 use crate::partition::shared::Shared;
 use crate::partition::tenure::Bounds;
 use crate::partition::told::Told;
+use crate::scheduler::Scheduled;
 use crate::supervisor::Served;
 use crate::worker::turns::Share;
 use gristmill_broker::create::CreateError;
 use gristmill_broker::{Incarnation, Link, QueueDefinition};
 use gristmill_handler::Registry;
+use gristmill_schedule::Schedule;
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::node::{BatchCapped, QueuesNotPrepared};
 use std::sync::Arc;
@@ -88,6 +90,15 @@ pub(super) fn keeper(
         telemetry: config.telemetry.clone(),
         queues: config.queues.iter().zip(served).filter_map(kept).collect(),
     }
+}
+
+/// The schedules whose queues are served here: those of others are fired by their nodes.
+pub(super) fn scheduled(config: &NodeConfig, definitions: &[QueueDefinition]) -> Vec<Scheduled> {
+    let with_queue = |schedule: &Schedule| {
+        let queue = definitions.iter().find(|queue| &queue.name == schedule.queue())?;
+        Some(Scheduled { schedule: schedule.clone(), queue: queue.clone() })
+    };
+    config.schedules.iter().filter_map(with_queue).collect()
 }
 
 pub(super) fn serve(
