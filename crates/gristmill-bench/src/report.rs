@@ -40,6 +40,10 @@ pub(crate) struct Figures {
     pub(crate) promote_ping_p99_ms: Option<f64>,
     pub(crate) due_to_start_p50_ms: Option<f64>,
     pub(crate) due_to_start_p99_ms: Option<f64>,
+    /// How many were due in the same second.
+    pub(crate) schedules: Option<f64>,
+    pub(crate) slot_to_start_p50_ms: Option<f64>,
+    pub(crate) slot_to_start_p99_ms: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -100,6 +104,9 @@ impl fmt::Display for Figures {
             ("promote_ping_p99_ms", shown(self.promote_ping_p99_ms, 3)),
             ("due_to_start_p50_ms", shown(self.due_to_start_p50_ms, 3)),
             ("due_to_start_p99_ms", shown(self.due_to_start_p99_ms, 3)),
+            ("schedules", shown(self.schedules, 0)),
+            ("slot_to_start_p50_ms", shown(self.slot_to_start_p50_ms, 3)),
+            ("slot_to_start_p99_ms", shown(self.slot_to_start_p99_ms, 3)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

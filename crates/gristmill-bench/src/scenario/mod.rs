@@ -15,6 +15,7 @@ mod poison;
 mod postgres;
 mod promote;
 mod recovery;
+mod schedules;
 mod sharing;
 mod telemetry;
 
@@ -65,7 +66,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 13] = [
+const SCENARIOS: [(Only, Scenario); 14] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -76,6 +77,7 @@ const SCENARIOS: [(Only, Scenario); 13] = [
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
     (Only::Promote, promote::run),
+    (Only::Schedules, schedules::run),
     (Only::Telemetry, telemetry::run),
     (Only::Postgres, postgres::run),
     (Only::Http, http::run),
