@@ -4,13 +4,13 @@
 use crate::cost;
 use crate::failure::{Failure, Outcome, ensure};
 use crate::handlers::{Seen, age_ms, registry};
-use crate::jobs::{KIND, queue};
+use crate::jobs::{KIND, SMALL, SMALL_PARTITIONS, queue};
 use crate::plan::{Role, Task, Told};
 use crate::rate::{Samples, percentile};
 use crate::raw;
 use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::GROUP;
-use gristmill_job::{Envelope, RetryBudget};
+use gristmill_job::{Envelope, QueueName, RetryBudget};
 use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
 use gristmill_otlp::environment::Environment;
 use gristmill_otlp::{Exporter, Wanted};
@@ -50,7 +50,11 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         if task.role == Role::FailOnce && !task.default_retry_budget {
             queue.retry_budget = ENDLESS;
         }
-        let mut config = NodeConfig::new(&task.name, RedisConfig::new(&task.url), vec![queue]);
+        let mut queues = vec![queue];
+        if task.role == Role::Fair {
+            queues.push(QueueConfig::new(QueueName::new(SMALL)?).with_partitions(SMALL_PARTITIONS));
+        }
+        let mut config = NodeConfig::new(&task.name, RedisConfig::new(&task.url), queues);
         config.slots = task.slots;
         if config.lease_ttl != Duration::from_millis(task.lease_ms) {
             config = config.with_lease(Duration::from_millis(task.lease_ms));

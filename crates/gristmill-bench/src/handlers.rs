@@ -2,7 +2,7 @@
 
 use crate::child::STATE;
 use crate::failure::Outcome;
-use crate::jobs::{BLOCKED, KIND, POISON, now_nanos};
+use crate::jobs::{BLOCKED, KIND, POISON, SMALL, now_nanos};
 use crate::plan::{Role, Task};
 use crate::{sql, web};
 use gristmill_handler::{Context, HandlerError, KindOptions, Raw, Registry, State};
@@ -18,6 +18,9 @@ const BLOCKED_FOR: Duration = Duration::from_secs(600);
 const SOON: Duration = Duration::from_millis(10);
 /// How long a good job takes beside the poison job, which aborts in the middle of it.
 const GOOD_TAKES: Duration = Duration::from_millis(100);
+
+/// How long each job takes beside a flood.
+const FAIR_TAKES: Duration = Duration::from_millis(2);
 
 /// What handlers are told, and what they leave behind.
 #[derive(Clone, Default)]
@@ -82,6 +85,14 @@ pub(crate) fn registry(task: &Task, seen: Seen) -> Outcome<Registry> {
             let age = now_nanos().saturating_sub(context.version() * 1_000_000) as f64 / 1e6;
             seen.ran();
             seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner).push(age);
+        }),
+        Role::Fair => registry.kind(KIND, async |payload: Raw, context: Context, seen: State<Seen>| {
+            let age = age_ms(&payload.bytes);
+            seen.ran();
+            if context.queue().as_str() == SMALL {
+                seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner).push(age);
+            }
+            tokio::time::sleep(FAIR_TAKES).await;
         }),
         Role::Hold => registry.kind(KIND, async |_: Raw, seen: State<Seen>| {
             seen.ran();

@@ -75,6 +75,11 @@ pub(crate) fn queue(partitions: u16) -> Outcome<QueueDefinition> {
     Ok(QueueDefinition::new(QueueName::new(KIND)?, partitions))
 }
 
+/// The queue beside it that has little to do.
+pub(crate) const SMALL: &str = "small";
+/// And its partitions.
+pub(crate) const SMALL_PARTITIONS: u16 = 8;
+
 /// Makes the queue, if need be, and puts jobs number 0 to `count` into it, in order, behind what is there.
 pub(crate) async fn fill(url: &str, workload: &Workload, count: usize) -> Outcome<()> {
     let broker = Broker::connect(patient(url));

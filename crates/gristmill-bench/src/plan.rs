@@ -104,6 +104,7 @@ pub(crate) enum Only {
     Poison,
     Dead,
     Promote,
+    Fairness,
     Schedules,
     Telemetry,
     Postgres,
@@ -222,6 +223,8 @@ pub(crate) enum Role {
     Postgres,
     /// Is served by HTTP.
     Http,
+    /// Takes two milliseconds, in two queues; notes how old the jobs of the small one are.
+    Fair,
 }
 
 impl Role {

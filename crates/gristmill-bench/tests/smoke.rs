@@ -8,7 +8,7 @@ use gristmill_testkit::process::Process;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const FIELDS: [&str; 36] = [
+const FIELDS: [&str; 39] = [
     "drain_ratio",
     "drain_of_ceiling",
     "drain_own_ids_ratio",
@@ -42,6 +42,9 @@ const FIELDS: [&str; 36] = [
     "promote_ping_p99_ms",
     "due_to_start_p50_ms",
     "due_to_start_p99_ms",
+    "fairness_alone_p99_ms",
+    "fairness_small_p50_ms",
+    "fairness_small_p99_ms",
     "schedules",
     "slot_to_start_p50_ms",
     "slot_to_start_p99_ms",

@@ -77,7 +77,7 @@ pub(super) fn one_side(
     Ok(report)
 }
 
-async fn until_owned(broker: &Broker, workload: &Workload) -> Outcome<()> {
+pub(super) async fn until_owned(broker: &Broker, workload: &Workload) -> Outcome<()> {
     let connection = broker.connection().await?;
     let deadline = Instant::now() + OWNED_WITHIN;
     while connection.owned(&workload.queue).await?.contains(&false) {
@@ -92,7 +92,12 @@ async fn until_owned(broker: &Broker, workload: &Workload) -> Outcome<()> {
 }
 
 /// Sends each job when it is due, whether or not the ones before were answered.
-async fn produce(broker: &Broker, workload: &Workload, count: usize, ahead: Duration) -> Outcome<()> {
+pub(super) async fn produce(
+    broker: &Broker,
+    workload: &Workload,
+    count: usize,
+    ahead: Duration,
+) -> Outcome<()> {
     let mut sending = JoinSet::new();
     let mut due = Instant::now();
     for n in 0..count {

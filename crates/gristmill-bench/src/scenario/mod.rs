@@ -6,6 +6,7 @@ mod dead;
 mod drain;
 mod enqueue;
 mod fail_once;
+mod fairness;
 mod http;
 mod latency;
 mod long;
@@ -66,7 +67,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 14] = [
+const SCENARIOS: [(Only, Scenario); 15] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -77,6 +78,7 @@ const SCENARIOS: [(Only, Scenario); 14] = [
     (Only::Poison, poison::run),
     (Only::Dead, dead::run),
     (Only::Promote, promote::run),
+    (Only::Fairness, fairness::run),
     (Only::Schedules, schedules::run),
     (Only::Telemetry, telemetry::run),
     (Only::Postgres, postgres::run),
