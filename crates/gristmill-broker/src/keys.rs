@@ -124,7 +124,7 @@ pub struct PartitionKeys {
     prefix: String,
     /// stream · ready jobs (fields `i`, `k`, `d`), group [`GROUP`]. Written by enqueue; settle acknowledges and deletes.
     pub stream: String,
-    /// hash · mode, partitions, limit; delayed_seq, which counts the jobs for later. Written by create, again after a flush,
+    /// hash · mode, partitions, limit (by length_limit); delayed_seq, which counts the jobs for later. Written by create, again after a flush,
     /// and by enqueue.
     pub meta: String,
     /// hash · incarnation, epoch, expires (Redis ms), number of the last call, wanted, wanted_until, changes. Written

@@ -49,6 +49,7 @@ pub mod inspect;
 pub mod keep;
 pub mod keys;
 pub mod lease;
+pub mod length_limit;
 pub mod limit;
 pub mod link;
 pub mod load;

@@ -49,6 +49,7 @@ scripts! {
     HAND_BACK = "lua/hand_back.lua" with "lua/state.lua",
     KEEP = "lua/keep.lua",
     LIMIT = "lua/limit.lua",
+    LENGTH_LIMIT = "lua/length_limit.lua",
     LOOK = "lua/look.lua" with "lua/state.lua",
     PAUSE_SCHEDULE = "lua/pause_schedule.lua" with "lua/schedule.lua",
     PAUSE = "lua/pause.lua",

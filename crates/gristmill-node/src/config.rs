@@ -55,6 +55,8 @@ pub struct QueueConfig {
     pub unknown_kind_wait: Duration,
     /// Dead letters that are older are discarded, counted; `None`: they are kept until a person acts.
     pub dead_max_age: Option<Duration>,
+    /// How many jobs each of its partitions may hold: ready, claimed and for later. Beyond it enqueue is refused. 0: no limit.
+    pub length_limit: u64,
     /// How long after it became ready a job may start that says nothing of that, nor its kind; then it ends unrun, as `expired`.
     /// `None`: as long as it takes.
     pub expires_in: Option<Duration>,
@@ -74,6 +76,7 @@ impl QueueConfig {
             crash_budget: 3,
             unknown_kind_wait: Duration::from_secs(3600),
             dead_max_age: None,
+            length_limit: 0,
             expires_in: None,
         }
     }

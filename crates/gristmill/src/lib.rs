@@ -33,8 +33,8 @@
 //! [`HandlerError`], with the feature `postgres` `postgres::Tx`, for handlers that must not be repeated [`Redelivery`], then [`main`], for recurring jobs [`Schedule`] with [`main_with`], and, for programs with a command line of their own, [`run_node`] with [`NodeConfig`].
 
 pub use gristmill_job::{
-    Backoff, ContentType, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind, Limit,
-    Limits, NameError, NewJob, Place, QueueName, Rate, RatePer, RetryBudget, RetryPolicy, UnixMillis,
+    Backoff, ContentType, Due, Effects, EncodeError, EncodedJob, ErrorClass, JobId, JobLimits, Key, Kind,
+    Limit, Limits, NameError, NewJob, Place, QueueName, Rate, RatePer, RetryBudget, RetryPolicy, UnixMillis,
     partition_of,
 };
 

@@ -288,7 +288,7 @@ impl Model {
         self.partition(keys).held.insert(key.clone(), hold);
     }
 
-    /// Limits the length of a partition, in jobs; 0 is no limit. Undone by the next create.
+    /// Limits the length of a partition, in jobs; 0 is no limit.
     pub fn set_limit(&mut self, keys: &PartitionKeys, limit: u64) {
         if let Some(meta) = &mut self.partition(keys).meta {
             meta.limit = limit;

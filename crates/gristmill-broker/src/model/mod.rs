@@ -282,8 +282,9 @@ impl Partition {
         match &self.meta {
             Some(meta) if meta.partitions != partitions => Err(meta.partitions),
             _ => {
-                let delayed_seq = self.meta.as_ref().map_or(0, |meta| meta.delayed_seq);
-                self.meta = Some(Meta { partitions, limit: 0, delayed_seq });
+                let before = self.meta.as_ref().map_or((0, 0), |meta| (meta.limit, meta.delayed_seq));
+                let (limit, delayed_seq) = before;
+                self.meta = Some(Meta { partitions, limit, delayed_seq });
                 Ok(())
             }
         }

@@ -307,3 +307,27 @@ fn inspect() {
         assert_eq!(world.connection.entity(&world.queue, b"k").await.unwrap(), None);
     });
 }
+
+#[test]
+fn a_length_limit_can_be_set_changed_and_taken_away_and_a_create_keeps_it() {
+    on_each(async |world| {
+        let queue = world.queue.clone();
+        world.enqueue(&[own("1", "k"), own("2", "k")]).await;
+        assert!(world.connection.set_length_limit(&queue, 3).await.unwrap());
+        world.connection.create(&queue).await.unwrap();
+        world.enqueue(&[own("3", "k")]).await;
+        let full = EnqueueAnswer::Full { limit: "3".into() };
+        assert_eq!(world.try_enqueue(&[own("4", "k")]).await.unwrap(), full);
+        // Less than there is: nothing goes, and nothing comes.
+        assert!(world.connection.set_length_limit(&queue, 1).await.unwrap());
+        assert_eq!(
+            (world.try_enqueue(&[own("4", "k")]).await.unwrap(), world.length()),
+            (EnqueueAnswer::Full { limit: "1".into() }, 3)
+        );
+        assert!(world.connection.set_length_limit(&queue, 0).await.unwrap());
+        world.enqueue(&[own("4", "k")]).await;
+        let nowhere = QueueDefinition::new(gristmill_job::QueueName::new("nowhere").unwrap(), 2);
+        assert!(!world.connection.set_length_limit(&nowhere, 5).await.unwrap());
+        assert_eq!(world.raw(&[b"EXISTS", nowhere.partition(0).meta.as_bytes()]).as_int(), Some(0));
+    });
+}

@@ -19,6 +19,7 @@ pub(super) struct QueueSection {
     pub(super) unknown_kind_wait_ms: u64,
     pub(super) dead_max_age_ms: u64,
     pub(super) expires_ms: u64,
+    pub(super) length_limit: u64,
 }
 
 /// `queue.SETTING` for `queue.NAME.SETTING`, and `retry.SETTING` for `queue.NAME.retry_SETTING`, where a name may hold dots.
@@ -46,6 +47,7 @@ impl Settings {
             unknown_kind_wait_ms,
             dead_max_age_ms,
             expires_ms,
+            length_limit,
         } = &self.queue;
 
         let (key, weight) = self.number(&name, "weight", *weight);
@@ -67,6 +69,8 @@ impl Settings {
             let expected = "1000 ms or more, or 0: kept until a person acts".into();
             return Err(self.wrong(&key, expected, None));
         }
+        let (_, limit) = self.number(&name, "length_limit", *length_limit);
+        config.length_limit = limit;
         let (_, expires_ms) = self.number(&name, "expires_ms", *expires_ms);
         config.expires_in = (expires_ms > 0).then(|| Duration::from_millis(expires_ms));
         let (key, word) = self.word(&name, "after_dead_letter", after_dead_letter);

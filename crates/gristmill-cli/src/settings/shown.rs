@@ -82,6 +82,7 @@ impl Settings {
             ("queue.unknown_kind_wait_ms", json!(queue.unknown_kind_wait_ms)),
             ("queue.dead_max_age_ms", json!(queue.dead_max_age_ms)),
             ("queue.expires_ms", json!(queue.expires_ms)),
+            ("queue.length_limit", json!(queue.length_limit)),
             ("log.level", json!(log.level)),
             ("log.format", json!(log.format)),
         ];

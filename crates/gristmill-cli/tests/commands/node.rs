@@ -166,3 +166,23 @@ fn more_hung_handlers_than_spare_threads_end_the_program_with_what_to_do() {
     let said = out(&node);
     assert!(said.len() == 1 && !said[0].contains("abandoned=0"), "{said:?}");
 }
+
+#[test]
+fn a_length_limit_is_the_nodes_to_say_and_a_full_queue_says_so() {
+    let fixture = Fixture::new();
+    fixture.enqueue("hold", &["a"]);
+    let limit = |jobs: &str| format!("--set queue.q.length_limit={jobs}");
+    let mut node = fixture.stubborn_node(&format!("--name first {}", limit("2")));
+    let jobs =
+        (0..9).map(|n| format!("{{\"id\":\"n{n}\",\"key\":\"a\",\"kind\":\"refuse\",\"payload\":1}}\n"));
+    let file = fixture.file("many", jobs.collect::<String>().as_bytes());
+    let full = fixture.run(&format!("enqueue q --from {}", file.display()));
+    assert!(
+        full.code == 1 && full.err.contains("a partition of queue q is at its limit of 2 jobs"),
+        "{full:?}"
+    );
+    node.kill().unwrap();
+    let node = fixture.stubborn_node(&format!("--name second {}", limit("0")));
+    assert_eq!(fixture.run(&format!("enqueue q --from {}", file.display())).code, 0);
+    drop(node);
+}

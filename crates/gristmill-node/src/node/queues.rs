@@ -45,7 +45,7 @@ pub(super) async fn prepare(
                 continue;
             }
         }
-        for definition in &definitions {
+        for (definition, queue) in definitions.iter().zip(queues) {
             match connection.create(definition).await {
                 Ok(()) => {}
                 Err(error @ CreateError::Differs { .. }) => return Err(NodeError::Queue(error)),
@@ -53,6 +53,10 @@ pub(super) async fn prepare(
                     again(&error.to_string(), telemetry).await;
                     continue 'connected;
                 }
+            }
+            if let Err(error) = connection.set_length_limit(definition, queue.length_limit).await {
+                again(&error.to_string(), telemetry).await;
+                continue 'connected;
             }
         }
         return Ok(definitions);
@@ -118,7 +122,7 @@ pub(super) fn serve(
     let serve_one = |(at, (definition, queue)): (usize, (QueueDefinition, &QueueConfig))| Served {
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
-            .map(|shared| shared.expiring(queue.expires_in))
+            .map(|shared| shared.expiring(queue.expires_in).limited_to(queue.length_limit))
             .map(|shared| Arc::new(shared.sharing(Share { queue: at, weight: queue.weight })))
             .collect(),
         told: Told::new(&config.telemetry, &definition.name, registry.kinds()),

@@ -29,6 +29,7 @@ impl State {
         let request = self.acquires;
         let (around, queue, partition) = (self.around.clone(), self.queue.clone(), self.shared.partition);
         let (myself, mut before) = (self.myself.clone(), self.before.clone());
+        let limit = self.shared.length_limit;
         tokio::spawn(async move {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
@@ -48,7 +49,11 @@ impl State {
                     Ok(Acquired::Changed(now)) => before = now,
                     // A flush took the queue: it is made again, by whoever meets it first.
                     Ok(Acquired::NoQueue) => match connection.create(&queue).await {
-                        Ok(()) => {}
+                        Ok(()) => {
+                            if let Err(error) = connection.set_length_limit(&queue, limit).await {
+                                break Err(error);
+                            }
+                        }
                         Err(error) => break Err(CallError::Unexpected(error.to_string())),
                     },
                     Ok(acquired) => break Ok((acquired, connection, sent)),

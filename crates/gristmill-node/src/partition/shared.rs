@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     pub(crate) queue: QueueName,
     pub(crate) partition: u16,
     pub(crate) keys: Arc<PartitionKeys>,
+    /// How many jobs it may hold, 0 for any number: written again where a flush took the queue.
+    pub(crate) length_limit: u64,
     /// How long after it became ready a job may start that says nothing of that, nor its kind.
     pub(crate) expires_in: Option<Duration>,
     /// Which of the node's queues it belongs to, and that one's weight at the slots.
@@ -71,6 +73,7 @@ impl Shared {
             queue,
             partition,
             keys: Arc::new(keys),
+            length_limit: 0,
             expires_in: None,
             share: Share::default(),
             queued: Mutex::default(),
@@ -96,6 +99,11 @@ impl Shared {
     /// With another longest time from ready to start.
     pub(crate) fn expiring(self, expires_in: Option<Duration>) -> Self {
         Self { expires_in, ..self }
+    }
+
+    /// With a limit of jobs.
+    pub(crate) fn limited_to(self, length_limit: u64) -> Self {
+        Self { length_limit, ..self }
     }
 
     pub(crate) fn register(&self, actor: ActorRef<Message>) {
