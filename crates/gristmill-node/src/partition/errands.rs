@@ -164,7 +164,7 @@ impl State {
 }
 
 /// Asks for runs of one kind, and tells their permits.
-async fn ask(
+pub(crate) async fn ask(
     around: &Surroundings,
     queue: &QueueName,
     kind: &'static str,
