@@ -5,7 +5,7 @@
 use crate::berth::Berth;
 use crate::node::{Drained, NodeProcess, kept};
 use crate::script::{KIND, Script};
-use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, QueueDefinition, RedisConfig};
+use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, Mode, QueueDefinition, RedisConfig};
 use gristmill_job::{ContentType, JobId, NewJob, QueueName, partition_of};
 use gristmill_testkit::eventually;
 use gristmill_testkit::history::{Expectations, History, HistoryWriter, Job, Report, Run, check, now_us};
@@ -53,7 +53,16 @@ impl Fleet {
         let berth = Berth::take();
         let server = Server::start(options).unwrap();
         let url = server.url();
-        Self::with(berth, server, url)
+        Self::with(berth, server, url, Mode::Key)
+    }
+
+    /// The same, with a test queue whose ordering is none; its jobs are best of different keys, since the checker of histories
+    /// knows keys.
+    pub fn unordered(options: ServerOptions) -> Self {
+        let berth = Berth::take();
+        let server = Server::start(options).unwrap();
+        let url = server.url();
+        Self::with(berth, server, url, Mode::None)
     }
 
     /// The same, with nodes that reach the server through a proxy. The producer goes past it.
@@ -62,10 +71,10 @@ impl Fleet {
         let server = Server::start(options).unwrap();
         let proxy = Proxy::start(server.port()).unwrap();
         let url = server.url_at(proxy.port());
-        (Self::with(berth, server, url), proxy)
+        (Self::with(berth, server, url, Mode::Key), proxy)
     }
 
-    fn with(berth: Berth, server: Server, url: String) -> Self {
+    fn with(berth: Berth, server: Server, url: String, mode: Mode) -> Self {
         static FOLDERS: AtomicUsize = AtomicUsize::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("gristmill-promise-{}-{number}", std::process::id()));
@@ -74,7 +83,7 @@ impl Fleet {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let broker = connect(&runtime, &server);
-        let queue = QueueDefinition::new(QueueName::new(QUEUE).unwrap(), PARTITIONS);
+        let queue = QueueDefinition::new(QueueName::new(QUEUE).unwrap(), PARTITIONS).with_mode(mode);
         runtime.block_on(broker.create(&queue)).unwrap();
         Self {
             server,
@@ -146,6 +155,7 @@ impl Fleet {
         if let Some(ca) = &ca {
             arguments.extend(["--ca", ca]);
         }
+        arguments.extend(["--ordering", self.queue.mode.as_str()]);
         arguments.extend(more);
         let program = std::env::var("CARGO_BIN_EXE_promise-node").unwrap_or_else(|_| binary());
         let none: [(&str, &str); 0] = [];
@@ -270,6 +280,11 @@ impl Fleet {
             .flat_map(each)
             .map(|(k, version)| Self::job(&format!("{}:{version}", key(k)), &key(k), version, script))
             .collect()
+    }
+
+    /// Jobs of different keys, all with the same script.
+    pub fn unlike(from: usize, jobs: usize, script: &Script) -> Vec<NewJob> {
+        (from..from + jobs).map(|n| Self::job(&format!("job{n}"), &format!("key{n}"), 1, script)).collect()
     }
 
     /// The queue of the tests.

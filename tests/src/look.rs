@@ -64,6 +64,15 @@ impl Fleet {
         })
     }
 
+    /// Jobs for later in the test queue, those among them that were put back where the ordering is none.
+    pub fn delayed(&self) -> i64 {
+        let count = |p| {
+            let delayed = self.queue.partition(p).delayed;
+            self.server.command(&[b"ZCARD", delayed.as_bytes()]).unwrap().as_int().unwrap()
+        };
+        (0..PARTITIONS).map(count).sum()
+    }
+
     /// Waits until nothing is ready, claimed or in an outbox any more.
     pub fn wait_settled(&self) {
         self.wait_settled_within(SOON * 2);

@@ -143,10 +143,25 @@ pub struct Guard<'a> {
     pub keys: &'a PartitionKeys,
     /// Whose tenure.
     pub fence: &'a Fence,
-    /// This call's number, from 1.
+    /// This call's number, from 1; 0 where the ordering is none: there is no lease, and every job must be claimed by this
+    /// incarnation ([`Guard::unordered`]).
     pub number: u64,
     /// How long a producer's mark stays after the verdict, in ms.
     pub seen_window_ms: u64,
+}
+
+impl<'a> Guard<'a> {
+    /// Of a queue with ordering none; `fence` is [`Fence::unordered`].
+    #[must_use]
+    pub fn unordered(keys: &'a PartitionKeys, fence: &'a Fence, seen_window_ms: u64) -> Self {
+        Self { keys, fence, number: 0, seen_window_ms }
+    }
+
+    /// Whether it is of a queue with ordering none.
+    #[must_use]
+    pub fn is_unordered(&self) -> bool {
+        self.number == 0
+    }
 }
 
 impl Call {

@@ -1,7 +1,7 @@
 //! create: makes a queue: its definition, and each partition's `meta`, stream and group.
 
 use crate::error::CallError;
-use crate::keys::{MODE_KEY, QUEUES, QueueDefinition};
+use crate::keys::{Mode, QUEUES, QueueDefinition};
 use crate::link::Connection;
 use crate::reply::{self, Words};
 use crate::script::CREATE;
@@ -14,8 +14,9 @@ use std::ops::Range;
 pub enum CreateError {
     /// It exists, made differently.
     #[error(
-        "queue {queue} exists with ordering {mode:?} and {partitions} partitions, configured are \"key\" and \
-         {configured}; they cannot be changed: configure what is there, or use another queue name"
+        "queue {queue} exists with ordering {mode:?} and {partitions} partitions, configured are \
+         {configured_mode:?} and {configured}; they cannot be changed: configure what is there, or use another \
+         queue name"
     )]
     Differs {
         /// Which.
@@ -24,6 +25,8 @@ pub enum CreateError {
         mode: String,
         /// The number of partitions it has.
         partitions: String,
+        /// The ordering configured here.
+        configured_mode: &'static str,
         /// The number configured here.
         configured: u16,
     },
@@ -44,7 +47,8 @@ impl Connection {
         // Written only where it is missing, so that a node starts when memory is full.
         if self.definition(&queue.name).await?.as_ref() != Some(queue) {
             let mut define = redis::cmd("HSET");
-            define.arg(QUEUES).arg(queue.name.as_str()).arg(format!("{MODE_KEY} {}", queue.partitions));
+            let definition = format!("{} {}", queue.mode.as_str(), queue.partitions);
+            define.arg(QUEUES).arg(queue.name.as_str()).arg(definition);
             self.one(define).await?;
         }
         Ok(())
@@ -59,7 +63,7 @@ impl Connection {
         for partition in which {
             let keys = queue.partition(partition);
             let mut script = CREATE.call(&[keys.meta.as_bytes(), keys.stream.as_bytes()]);
-            script.arg(MODE_KEY).arg(queue.partitions).arg(0);
+            script.arg(queue.mode.as_str()).arg(queue.partitions).arg(0);
             pipeline.add_command(script);
         }
         for answer in self.many(pipeline, count).await? {
@@ -71,6 +75,7 @@ impl Connection {
                         queue: queue.name.clone(),
                         mode: words.next_text()?,
                         partitions: words.next_text()?,
+                        configured_mode: queue.mode.as_str(),
                         configured: queue.partitions,
                     });
                 }
@@ -94,16 +99,17 @@ impl Connection {
     }
 }
 
-/// Reads `key 64`.
+/// Reads `key 64` or `none 64`.
 pub(crate) fn parse(name: &QueueName, text: &str) -> Result<QueueDefinition, CallError> {
-    match text.split_once(' ') {
-        Some((MODE_KEY, partitions)) => partitions.parse().ok(),
-        _ => None,
-    }
-    .map(|partitions| QueueDefinition::new(name.clone(), partitions))
-    .ok_or_else(|| {
-        CallError::Unexpected(format!(
-            "expected `key <partitions>` as the definition of {name}, got {text:?}"
-        ))
-    })
+    let parse = || {
+        let (mode, partitions) = text.split_once(' ')?;
+        Some((Mode::parse(mode)?, partitions.parse().ok()?))
+    };
+    parse()
+        .map(|(mode, partitions)| QueueDefinition::new(name.clone(), partitions).with_mode(mode))
+        .ok_or_else(|| {
+            CallError::Unexpected(format!(
+                "expected `key <partitions>` or `none <partitions>` as the definition of {name}, got {text:?}"
+            ))
+        })
 }

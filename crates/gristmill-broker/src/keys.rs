@@ -26,20 +26,54 @@ pub struct QueueDefinition {
     pub name: QueueName,
     /// How many partitions it has, 1 to [`MAX_PARTITIONS`].
     pub partitions: u16,
+    /// What order its jobs keep.
+    pub mode: Mode,
+}
+
+/// What order the jobs of a queue keep: the word `ordering` in settings, `mode` in Redis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// Jobs of one key run one at a time, in order of place; a partition is leased to one node.
+    #[default]
+    Key,
+    /// No order: every node reads every partition, and a claim is protected by a visibility timeout.
+    None,
+}
+
+impl Mode {
+    /// The word in `meta`, in definitions and in settings.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Key => "key",
+            Self::None => "none",
+        }
+    }
+
+    /// By its word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Key, Self::None].into_iter().find(|mode| mode.as_str() == word)
+    }
 }
 
 /// Most partitions a queue may have.
 pub const MAX_PARTITIONS: u16 = 1024;
 /// Partitions of a queue that says nothing.
 pub const DEFAULT_PARTITIONS: u16 = 64;
-/// The word for key order in `meta` and in definitions.
-pub const MODE_KEY: &str = "key";
 
 impl QueueDefinition {
     /// A queue ordered by key.
     #[must_use]
     pub fn new(name: QueueName, partitions: u16) -> Self {
-        Self { name, partitions: partitions.clamp(1, MAX_PARTITIONS) }
+        Self { name, partitions: partitions.clamp(1, MAX_PARTITIONS), mode: Mode::Key }
+    }
+
+    /// With another order.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
     }
 
     /// The keys of one of its partitions.
@@ -89,6 +123,13 @@ pub fn owners(queue: &QueueName, kind: &str) -> String {
     format!("gm:{{{queue}}}:owners:{kind}")
 }
 
+/// Hash of a queue and kind: incarnation of a node that has no slot and asks in vain, to `<since ms> <seen ms>`. Written and
+/// removed by `admit`; void two seconds after it was seen.
+#[must_use]
+pub fn waiters(queue: &QueueName, kind: &str) -> String {
+    format!("gm:{{{queue}}}:waiters:{kind}")
+}
+
 /// String of a queue and kind: when its rate is used up to, in µs. Written by `admit`, gone a second after it means nothing.
 #[must_use]
 pub fn rate(queue: &QueueName, kind: &str) -> String {
@@ -118,7 +159,7 @@ pub struct PartitionKeys {
     /// stream · ready jobs (fields `i`, `k`, `d`), group [`GROUP`]. Written by enqueue; settle acknowledges and deletes.
     pub stream: String,
     /// hash · mode, partitions, limit (by length_limit); delayed_seq, which counts the jobs for later. Written by create, again after a flush,
-    /// and by enqueue.
+    /// and by enqueue and settle.
     pub meta: String,
     /// hash · incarnation, epoch, expires (Redis ms), number of the last call, wanted, wanted_until, changes. Written
     /// by acquire, want, renew, release and every numbered call. Never deleted, no TTL.
@@ -150,7 +191,8 @@ pub struct PartitionKeys {
     /// hash · name to `<since ms>`, who and why, a line each. Written by pause_schedule; until resume_schedule.
     pub schedules_paused: String,
     /// sorted set · `<seq>:<own>:<id>` of jobs for later by their due time (Redis ms): seq of 16 digits counts them in `meta`,
-    /// own is `1` where the id is the producer's. Written by enqueue, removed by promote.
+    /// own is `1` where the id is the producer's. Written by enqueue and, where the
+    /// ordering is none, by settle; removed by promote.
     pub delayed: String,
     /// hash · member of `delayed` to MessagePack `[key, envelope, state line or ""]` ([`crate::delayed`]). As `delayed`.
     pub delayed_bodies: String,

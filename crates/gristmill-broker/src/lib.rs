@@ -7,6 +7,8 @@
 //! * [`fence`]: who may touch a partition: incarnation, epoch, number.
 //! * [`call`]: the numbered calls of a tenure; `claim`, `recover`, `settle`, `hand_back`, `forward`, `promote` and `lease::release`
 //!   each know how one of them is written and read, and have a script of the same name in `lua/`.
+//! * [`grab`], [`extend`], [`reclaim`]: how jobs are claimed where the ordering is none; calls under number 0 need a claim
+//!   and no lease.
 //! * `lease`: `acquire`, `want`, `renew`, `release`.
 //! * [`load`]: reads claimed jobs again. [`enqueue`], [`create`], [`announce`], [`hung`], [`inspect`], [`doctor`]: what needs no
 //!   lease; so do [`dead`] (reading dead letters, page by page), [`replay`], [`discard`], [`release_key`], [`skip`] (what
@@ -40,9 +42,11 @@ pub mod doorbell;
 pub mod enqueue;
 pub mod entry;
 pub mod error;
+pub mod extend;
 pub mod fence;
 pub mod forward;
 pub mod free;
+pub mod grab;
 pub mod hand_back;
 pub mod hung;
 pub mod inspect;
@@ -61,6 +65,7 @@ pub mod pauses;
 pub mod promote;
 pub mod purge;
 pub mod purgeable;
+pub mod reclaim;
 pub mod recover;
 pub mod release_key;
 pub mod replay;
@@ -83,7 +88,7 @@ pub use call::{Answer, Call};
 pub use entry::Entry;
 pub use error::CallError;
 pub use fence::{Epoch, Fence, Incarnation, Refusal};
-pub use keys::{PartitionKeys, QueueDefinition};
+pub use keys::{Mode, PartitionKeys, QueueDefinition};
 pub use link::{Connection, Link, RedisConfig};
 pub use settle::{Emit, Settle, Settled, Verdict};
 pub use state::{JobState, StateLine};

@@ -158,6 +158,8 @@ impl Connection {
         let response_timeout = config.response_timeout;
         let telemetry = config.telemetry.clone();
         let connection = Self { inner, generation, health: Arc::default(), response_timeout, telemetry };
+        // A server that wants a password closes the connection at the first long script, and says why only to a short command.
+        crate::reply::text(connection.one(redis::cmd("PING")).await?)?;
         let mut load = Pipeline::with_capacity(script::ALL.len());
         for script in script::ALL {
             load.add_command(script.load());

@@ -136,7 +136,8 @@ impl Settle {
             Verdict::Dead { .. } => "dead",
         };
         arguments.arg(word).arg(self.place.to_string()).arg(self.turn);
-        if self.marked && !matches!(self.verdict, Verdict::Retry { .. }) {
+        let unordered = guard.is_unordered();
+        if self.marked && (unordered || !matches!(self.verdict, Verdict::Retry { .. })) {
             keys.push(guard.keys.seen(self.id.as_bytes()));
         }
         let marked = if self.marked { "1" } else { "0" };
@@ -158,7 +159,12 @@ impl Settle {
                 }
             }
             Verdict::Retry { attempts, delay, why, interrupted, history } => {
-                arguments.arg(*attempts).arg(millis(*delay)).arg(why.as_str());
+                // Only where it moves, its mark is written.
+                arguments
+                    .arg(if unordered { marked } else { "0" })
+                    .arg(*attempts)
+                    .arg(millis(*delay))
+                    .arg(why.as_str());
                 arguments.arg(if *interrupted { "1" } else { "0" }).arg(history.as_ref());
             }
             Verdict::Discard
@@ -190,7 +196,7 @@ pub(crate) fn write(guard: Guard<'_>, jobs: &[Settle]) -> Pipeline {
         job.write(&mut own_keys, &mut arguments, &guard);
     }
     let keys = guard.keys;
-    let fixed = [
+    let mut fixed = vec![
         &keys.lease,
         &keys.stream,
         &keys.state,
@@ -202,6 +208,9 @@ pub(crate) fn write(guard: Guard<'_>, jobs: &[Settle]) -> Pipeline {
         &keys.originals,
         &keys.held,
     ];
+    if guard.is_unordered() {
+        fixed.extend([&keys.meta, &keys.delayed, &keys.delayed_bodies]);
+    }
     let mut script = SETTLE.call_sized(fixed.len() + own_keys.len(), 8 + jobs.len(), 64 * jobs.len());
     for key in fixed {
         script.arg(key);

@@ -1,7 +1,8 @@
 //! What a node is told. Constructors refuse nonsense and say what was expected.
 
-use gristmill_broker::RedisConfig;
+pub use gristmill_broker::Mode;
 use gristmill_broker::keys::{DEFAULT_PARTITIONS, MAX_PARTITIONS};
+use gristmill_broker::{QueueDefinition, RedisConfig};
 use gristmill_job::{JobLimits, QueueName, RetryBudget, RetryPolicy, UnixMillis};
 use gristmill_schedule::Schedule;
 use gristmill_telemetry::Telemetry;
@@ -41,6 +42,10 @@ pub struct QueueConfig {
     pub name: QueueName,
     /// How many partitions it has; fixed when the queue is first made.
     pub partitions: u16,
+    /// What order its jobs keep; fixed when the queue is first made.
+    pub mode: Mode,
+    /// With [`Mode::None`]: how long a claim stands that is not prolonged; within [`VISIBILITY_TIMEOUTS`].
+    pub visibility_timeout: Duration,
     /// How many of the node's starts it has beside the other queues, where they wait for slots: 1 to [`MAX_WEIGHT`].
     pub weight: u32,
     /// How failed jobs are tried again.
@@ -69,6 +74,8 @@ impl QueueConfig {
         Self {
             name,
             partitions: DEFAULT_PARTITIONS,
+            mode: Mode::Key,
+            visibility_timeout: Duration::from_secs(30),
             weight: 1,
             retry: RetryPolicy::default(),
             retry_budget: RetryBudget::default(),
@@ -81,11 +88,24 @@ impl QueueConfig {
         }
     }
 
+    /// With another order.
+    #[must_use]
+    pub fn with_mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
     /// With another number of partitions.
     #[must_use]
     pub fn with_partitions(mut self, partitions: u16) -> Self {
         self.partitions = partitions;
         self
+    }
+
+    /// As it is made in Redis.
+    #[must_use]
+    pub fn definition(&self) -> QueueDefinition {
+        QueueDefinition::new(self.name.clone(), self.partitions).with_mode(self.mode)
     }
 
     fn check(
@@ -100,6 +120,13 @@ impl QueueConfig {
         let legal = per_second.is_finite() && per_second > 0.0;
         let expected = "more than 0, or jobs that all wait for their retry would wait for ever";
         ensure(legal, "queues.retry_budget.per_second", expected, per_second.to_string())?;
+        let timeout = self.visibility_timeout;
+        let expected = "1000 to 3600000 ms: it is prolonged every third of it";
+        let got = format!("{} ms", timeout.as_millis());
+        ensure(VISIBILITY_TIMEOUTS.contains(&timeout), "queues.visibility_timeout_ms", expected, got)?;
+        let holds = self.mode == Mode::None && self.after_dead_letter == AfterDeadLetter::Hold;
+        let expected = "continue, since its ordering is none: there are no lanes that could wait";
+        ensure(!holds, "queues.after_dead_letter", expected, "hold".into())?;
         ensure(self.crash_budget > 0, "queues.crash_budget", "1 or more", "0".into())?;
         let kept = self.dead_max_age.is_none_or(|age| age >= SHORTEST_DEAD_AGE);
         let expected = "1000 ms or more, or nothing: kept until a person acts";
@@ -107,6 +134,10 @@ impl QueueConfig {
         ensure(kept, "queues.dead_max_age_ms", expected, format!("{} ms", got.as_millis()))
     }
 }
+
+/// What a visibility timeout may be: it is prolonged every third of it, and a dead node's jobs wait about as long.
+pub const VISIBILITY_TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
 
 /// Most that a queue's weight may be.
 pub const MAX_WEIGHT: u32 = crate::worker::turns::MAX_WEIGHT;
@@ -300,7 +331,12 @@ mod tests {
     #[test]
     fn impossible_relations_are_refused_by_name() {
         type Breaks = fn(&mut NodeConfig);
-        let broken: [(&str, Breaks); 15] = [
+        let broken: [(&str, Breaks); 17] = [
+            ("queues.visibility_timeout_ms", |c| c.queues[0].visibility_timeout = Duration::from_millis(999)),
+            ("queues.after_dead_letter", |c| {
+                c.queues[0].mode = Mode::None;
+                c.queues[0].after_dead_letter = AfterDeadLetter::Hold;
+            }),
             ("queues", |c| c.queues.clear()),
             ("queues", |c| c.queues.push(c.queues[0].clone())),
             ("queues.partitions", |c| c.queues[0].partitions = 0),

@@ -24,6 +24,7 @@ pub(crate) struct Counters {
     unstarted: AtomicU64,
     expired_letters: AtomicU64,
     hung: AtomicU64,
+    claims_lost: AtomicU64,
 }
 
 /// A snapshot of what a node has counted since it started.
@@ -65,6 +66,8 @@ pub struct Counts {
     pub expired_letters: u64,
     /// Runs that held their thread and were given up.
     pub hung: u64,
+    /// Claims, of queues with ordering none, that were lost before their job was settled.
+    pub claims_lost: u64,
 }
 
 impl Counts {
@@ -146,6 +149,10 @@ impl Counters {
         self.hung.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn claims_lost(&self, claims: usize) {
+        self.claims_lost.fetch_add(claims as u64, Ordering::Relaxed);
+    }
+
     pub(crate) fn snapshot(&self) -> Counts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -171,6 +178,7 @@ impl Counters {
             unstarted: read(&self.unstarted),
             expired_letters: read(&self.expired_letters),
             hung: read(&self.hung),
+            claims_lost: read(&self.claims_lost),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Renews every lease, on a thread and runtime of its own: a handler that hogs the node's runtime does not lose it its
 //! partitions. Announces the node to the others in the same beat.
 
+use crate::competing;
+use crate::competing::claims::Claims;
 use crate::counters::Counters;
 use crate::lease_manager::{self, Message as ToManager};
 use crate::limits::gate::Gate;
@@ -12,6 +14,7 @@ use crate::worker::run_queue::{Hung, lock};
 use crate::worker::watch::{LOOK_EVERY, Watch};
 use gristmill_broker::announce::Member;
 use gristmill_broker::call::MAX_JOBS_PER_CALL;
+use gristmill_broker::extend::Extended;
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::pause::Pause;
@@ -27,6 +30,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
+
+/// Looks for claims that are to be extended, in the shortest visibility timeout: each is extended when a third of its own is
+/// over, so that two extensions may fail.
+const EXTEND_LOOKS: u32 = 8;
 
 /// What the heartbeat is told.
 #[derive(Clone)]
@@ -60,6 +67,8 @@ pub(crate) struct Heartbeat {
     counters: Arc<Counters>,
     telemetry: Telemetry,
     watch: OnceLock<Arc<Watch>>,
+    /// Partitions without an order, whose claims are extended.
+    unordered: OnceLock<Vec<Arc<Shared>>>,
     gates: OnceLock<Vec<Arc<Gate>>>,
     /// The hung runs that Redis may know of.
     named: Mutex<Vec<(QueueName, HungRun)>>,
@@ -81,6 +90,7 @@ impl Heartbeat {
             counters,
             telemetry,
             watch: OnceLock::new(),
+            unordered: OnceLock::new(),
             gates: OnceLock::new(),
             named: Mutex::default(),
             halted: AtomicBool::new(false),
@@ -92,6 +102,11 @@ impl Heartbeat {
         let _ = self.watch.set(watch);
     }
 
+    /// Extends the claims of these partitions, which have no lease; said before [`Heartbeat::start`].
+    pub(crate) fn extend_claims(&self, unordered: Vec<Arc<Shared>>) {
+        let _ = self.unordered.set(unordered);
+    }
+
     /// Starts the thread. The receiver is answered when it has left.
     pub(crate) fn start(self: &Arc<Self>) -> std::io::Result<oneshot::Receiver<()>> {
         let (left, leaving) = oneshot::channel();
@@ -99,9 +114,14 @@ impl Heartbeat {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::Builder::new().name("gristmill-heartbeat".into()).spawn(move || {
             runtime.block_on(async {
+                // An answer that stays away must leave time for another try before trust runs out.
+                let mut redis = heartbeat.rhythm.redis.clone();
+                redis.response_timeout = redis.response_timeout.min(heartbeat.rhythm.ttl / 4);
+                let link = Link::start(redis, "heartbeat");
                 tokio::select! {
-                    () = heartbeat.beat() => {}
+                    () = heartbeat.beat(&link) => {}
                     () = heartbeat.look() => {}
+                    () = heartbeat.extend(&link) => {}
                 }
             });
             let _ = left.send(());
@@ -120,11 +140,15 @@ impl Heartbeat {
     }
 
     /// What is paused was heard; the partitions are told where it is otherwise than before.
-    fn hear_pauses(&self, queue: &QueueName, asked: Instant, pauses: &[Pause]) {
+    pub(crate) fn hear_pauses(&self, queue: &QueueName, asked: Instant, pauses: &[Pause]) {
         let Some(board) = self.pauses(queue) else { return };
         if board.hear(asked, pauses) {
             for lease in lock(&self.leases).values().filter(|lease| lease.shared.queue == *queue) {
                 lease.shared.cast(ToPartition::Pauses(board.now()));
+            }
+            let unordered = self.unordered.get().into_iter().flatten();
+            for shared in unordered.filter(|shared| shared.queue == *queue) {
+                shared.cast(ToPartition::Pauses(board.now()));
             }
             let targets = pauses.iter().map(|pause| pause.target.to_string()).collect::<Vec<_>>().join(", ");
             self.telemetry.tell(&QueuePauses {
@@ -187,11 +211,47 @@ impl Heartbeat {
         }
     }
 
-    async fn beat(&self) {
-        // An answer that stays away must leave time for another try before trust runs out.
-        let mut redis = self.rhythm.redis.clone();
-        redis.response_timeout = redis.response_timeout.min(self.rhythm.ttl / 4);
-        let link = Link::start(redis, "heartbeat");
+    /// Extends claims. Never ends.
+    async fn extend(&self, link: &Link) {
+        let unordered = self.unordered.get().map(Vec::as_slice).unwrap_or_default();
+        let timeouts = unordered.iter().filter_map(|shared| shared.claims.as_ref().map(Claims::timeout));
+        let Some(shortest) = timeouts.min() else { return std::future::pending().await };
+        let mut looks = tokio::time::interval(shortest / EXTEND_LOOKS);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            if let Some(connection) = link.current().filter(|_| !self.halted.load(Ordering::SeqCst)) {
+                let extends = unordered.iter().map(|shared| self.extend_partition(shared, &connection));
+                futures_util::future::join_all(extends).await;
+            }
+            let now = Instant::now();
+            for shared in unordered {
+                let lost = shared.claims.as_ref().map(|claims| claims.distrust(now)).unwrap_or_default();
+                if !lost.is_empty() {
+                    shared.cast(ToPartition::Competing(competing::Event::Lost(lost)));
+                }
+            }
+        }
+    }
+
+    async fn extend_partition(&self, shared: &Shared, connection: &Connection) {
+        let Some(claims) = &shared.claims else { return };
+        for places in claims.due(Instant::now()).chunks(MAX_JOBS_PER_CALL) {
+            let sent = Instant::now();
+            // What is not answered is due with the next look.
+            let answered = connection.extend(&shared.keys, &self.rhythm.incarnation, places).await;
+            let Ok(Extended { lost, now }) = answered else { return };
+            shared.redis_clock(now, sent);
+            let extended = (places.len() - lost.len().min(places.len())) as u64;
+            self.telemetry.metrics().claims_extended_total.one().add(extended);
+            let lost = claims.extended(places, &lost, sent);
+            if !lost.is_empty() {
+                shared.cast(ToPartition::Competing(competing::Event::Lost(lost)));
+            }
+        }
+    }
+
+    async fn beat(&self, link: &Link) {
         let mut due = tokio::time::Instant::now();
         let (metrics, mut worst) = (self.telemetry.metrics(), Duration::ZERO);
         loop {

@@ -37,6 +37,8 @@ pub(crate) enum Message {
     Wanted(QueueName, u16),
     /// Leave: ask for nothing more, give up everything; answer when nothing is left.
     Drain(oneshot::Sender<()>),
+    /// A partition without an order holds nothing any more.
+    Left(QueueName, u16),
     /// A partition was abandoned with so many runs alive.
     Abandoned(QueueName, u16, usize),
 }
@@ -44,12 +46,17 @@ pub(crate) enum Message {
 pub(crate) struct LeaseManager;
 
 pub(crate) struct Arguments {
+    /// Queues whose partitions are leased.
     pub(crate) queues: Vec<(QueueDefinition, Vec<Arc<Shared>>)>,
+    /// The partitions of the other queues: nobody owns them, and they are only asked to leave.
+    pub(crate) unordered: Vec<Arc<Shared>>,
     pub(crate) around: Arc<Surroundings>,
 }
 
 pub(crate) struct State {
     queues: HashMap<QueueName, Queue>,
+    /// Partitions without an order that may hold something.
+    unordered: Vec<Arc<Shared>>,
     around: Arc<Surroundings>,
     left: Option<oneshot::Sender<()>>,
 }
@@ -72,7 +79,7 @@ impl Actor for LeaseManager {
     async fn pre_start(
         &self,
         myself: ActorRef<Message>,
-        Arguments { queues, around }: Arguments,
+        Arguments { queues, unordered, around }: Arguments,
     ) -> Result<State, ActorProcessingErr> {
         *lock(&around.manager) = Some(myself.clone());
         around.heartbeat.register_manager(myself.clone());
@@ -84,7 +91,7 @@ impl Actor for LeaseManager {
             (definition.name.clone(), Queue { definition, partitions, plan, owners_at })
         });
         drop(myself.send_after(TICK, || Message::Tick));
-        Ok(State { queues: queues.collect(), around, left: None })
+        Ok(State { queues: queues.collect(), unordered, around, left: None })
     }
 
     async fn handle(
@@ -133,6 +140,13 @@ impl Actor for LeaseManager {
                         partition.cast(ToPartition::Yield(Why::Drain));
                     }
                 }
+                for partition in &state.unordered {
+                    partition.cast(ToPartition::Yield(Why::Drain));
+                }
+                state.leave_if_empty();
+            }
+            Message::Left(queue, partition) => {
+                state.unordered.retain(|shared| (&shared.queue, shared.partition) != (&queue, partition));
                 state.leave_if_empty();
             }
             Message::Abandoned(queue, partition, runs) => {
@@ -150,6 +164,7 @@ impl State {
     /// Answers a drain once no partition is mine.
     fn leave_if_empty(&mut self) {
         if self.queues.values().all(|queue| queue.plan.busy() == 0)
+            && self.unordered.is_empty()
             && let Some(left) = self.left.take()
         {
             let _ = left.send(());

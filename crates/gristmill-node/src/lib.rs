@@ -15,6 +15,7 @@
 //! Invariants: no job lives only in a mailbox (what is claimed stays pending in Redis until it is settled); `decide`
 //! functions read no clock, no random source and no network; nothing is started without trust in the lease.
 
+mod competing;
 pub mod config;
 mod counters;
 mod doorbell;
@@ -31,7 +32,7 @@ mod stage;
 mod supervisor;
 mod worker;
 
-pub use config::{AfterDeadLetter, ConfigError, NodeConfig, QueueConfig};
+pub use config::{AfterDeadLetter, ConfigError, Mode, NodeConfig, QueueConfig, VISIBILITY_TIMEOUTS};
 pub use counters::Counts;
 pub use gristmill_job::RetryBudget;
 pub use node::{DrainReport, Node, NodeError};

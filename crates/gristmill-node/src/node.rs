@@ -28,6 +28,7 @@ use gristmill_telemetry::events::node::{
 };
 use gristmill_telemetry::{Stage, Telemetry};
 use ractor::{Actor, ActorRef};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,6 +161,10 @@ impl Node {
             telemetry.clone(),
         ));
         heartbeat.keep_watch(watch.clone());
+        let unordered: Vec<Arc<Shared>> =
+            partitions.iter().filter(|shared| shared.claims.is_some()).cloned().collect();
+        told_of_claims(&telemetry, unordered.clone());
+        heartbeat.extend_claims(unordered);
         let around = Arc::new(Surroundings {
             incarnation: incarnation.clone(),
             link: link.clone(),
@@ -356,6 +361,24 @@ fn told_of_slots(telemetry: &Telemetry, runs: &Arc<RunQueue>, slots: usize) {
         let shown = [("free", free), ("busy", slots - free), ("hung", runs.hung().len())];
         for (state, count) in shown {
             metrics.worker_slots.with(&[state]).set(count as f64);
+        }
+    });
+}
+
+/// By how much claims are over that nobody recovered, as each partition was seen last.
+fn told_of_claims(telemetry: &Telemetry, unordered: Vec<Arc<Shared>>) {
+    if unordered.is_empty() {
+        return;
+    }
+    telemetry.ask(move |metrics| {
+        let mut worst: BTreeMap<&str, f64> = BTreeMap::new();
+        for shared in &unordered {
+            let over = shared.claims.as_ref().map_or(0.0, |claims| claims.over().as_secs_f64());
+            let of_queue = worst.entry(shared.queue.as_str()).or_default();
+            *of_queue = of_queue.max(over);
+        }
+        for (queue, over) in worst {
+            metrics.claims_oldest_over_seconds.with(&[queue]).set(over);
         }
     });
 }

@@ -7,33 +7,33 @@
 //! what it counts and logs, `surroundings` what it shares with the other partitions.
 
 pub(crate) mod calls;
-mod errands;
+pub(crate) mod errands;
 mod key_hasher;
 pub(crate) mod lanes;
-mod line;
-mod notes;
+pub(crate) mod line;
+pub(crate) mod notes;
 pub(crate) mod pauses;
 pub(crate) mod policy;
 pub(crate) mod shared;
-mod spans;
+pub(crate) mod spans;
 pub(crate) mod surroundings;
 pub(crate) mod tenure;
 pub(crate) mod told;
-mod verdict;
-mod way;
+pub(crate) mod verdict;
+pub(crate) mod way;
 
+use crate::competing;
 use crate::lease_manager::{Look, Message as ToManager};
 use gristmill_broker::lease::acquire::{Acquired, Before};
 use gristmill_broker::pause::Pause;
 use gristmill_broker::{Answer, CallError, Connection, Epoch, Fence, QueueDefinition};
 use gristmill_job::{Place, UnixMillis};
 use gristmill_telemetry::events::node::{AcquireFailed, QueueDiffers};
-use gristmill_telemetry::tally::Tally;
 use line::Line;
+use notes::Notes;
 use pauses::{Board, Pauses};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
-use spans::Words;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 use surroundings::Surroundings;
@@ -66,6 +66,8 @@ pub(crate) enum Message {
     Wake(u64),
     /// The last act before exit.
     Abandon,
+    /// Something that belongs to a partition whose ordering is none.
+    Competing(competing::Event),
 }
 
 #[derive(Debug)]
@@ -119,8 +121,7 @@ pub(crate) struct State {
     /// Runs of an actor that failed before this one are still alive: nothing is served until they ended.
     inherits_runs: bool,
     told: Arc<Told>,
-    tally: Tally,
-    words: Words,
+    notes: Notes,
     /// Since when it is given up.
     yields_since: Option<Instant>,
 }
@@ -151,8 +152,7 @@ impl Actor for Partition {
         let node: Arc<str> = around.incarnation.as_str().into();
         let machine = Tenure::new(bounds, node, shared.partition);
         told.stands(&shared.stands, machine.standing());
-        let tally = told.tally();
-        let words = Words::new(&queue.name, shared.partition, &around.incarnation);
+        let notes = Notes::new(shared.clone(), around.clone(), &told);
         Ok(State {
             myself,
             shared,
@@ -171,8 +171,7 @@ impl Actor for Partition {
             orphans: Vec::new(),
             inherits_runs,
             told,
-            tally,
-            words,
+            notes,
             yields_since: None,
         })
     }
@@ -220,6 +219,8 @@ impl Actor for Partition {
                     state.decide(Event::Tick);
                 }
             }
+            // The supervisor starts another actor for such a partition.
+            Message::Competing(_) => {}
             Message::Abandon => {
                 let mut actions = std::mem::take(&mut state.actions);
                 let abandoned = state.machine.abandon(&mut actions);
@@ -294,8 +295,8 @@ impl State {
                 Action::Forward => self.forward(),
                 Action::Admit(asking) => self.admit(asking),
                 Action::Orphaned { place, turn, epoch } => self.orphans.push(Orphan { place, turn, epoch }),
-                Action::Repaired(things) => self.repaired(things),
-                Action::Unstarted(jobs) => self.unstarted(jobs),
+                Action::Repaired(things) => self.notes.repaired(things),
+                Action::Unstarted(jobs) => self.notes.unstarted(jobs),
                 Action::AskAlone(place) => {
                     self.around.alone.ask(&self.shared, self.machine.epoch(), place);
                 }
@@ -311,11 +312,11 @@ impl State {
                 Action::Ended(end) => self.ended(end),
                 Action::AskPromote => self.around.promotions.ask(&self.shared, self.machine.epoch()),
                 Action::PromoteOver => self.around.promotions.over(&self.shared),
-                Action::Promoted { moved, late, lost } => self.promoted(moved, late, lost),
+                Action::Promoted { moved, late, lost } => self.notes.promoted(moved, late, lost),
                 Action::Done(jobs) => self.around.counters.done(jobs),
-                Action::Ran(runs) => self.ran(runs),
-                Action::HandedBack(jobs) => self.handed_back(jobs),
-                Action::Outcome { entry, settled, reason } => self.outcome(&entry, &settled, reason),
+                Action::Ran(runs) => self.notes.ran(runs),
+                Action::HandedBack(jobs) => self.notes.handed_back(jobs),
+                Action::Outcome { entry, settled, reason } => self.notes.outcome(&entry, &settled, reason),
             }
         }
     }
@@ -352,6 +353,14 @@ impl State {
                 self.around.telemetry.tell(&QueueDiffers {
                     queue: &self.queue.name,
                     partitions: &partitions,
+                    configured: u64::from(self.queue.partitions),
+                });
+                self.decide(Event::Acquired(Err(())));
+            }
+            Ok((Acquired::Unordered, ..)) => {
+                self.around.telemetry.tell(&QueueDiffers {
+                    queue: &self.queue.name,
+                    partitions: "ordering none",
                     configured: u64::from(self.queue.partitions),
                 });
                 self.decide(Event::Acquired(Err(())));

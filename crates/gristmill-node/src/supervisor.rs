@@ -3,6 +3,7 @@
 //! A failed actor is a bug, not a job's error. It is started again; more than [`RESTARTS`] within [`RESTART_SPAN`] is
 //! escalated: the node ends with an error, and its leases expire or are released by whoever starts it again.
 
+use crate::competing::{self, Competing};
 use crate::lease_manager::{self, LeaseManager, Message as ToManager};
 use crate::partition::shared::Shared;
 use crate::partition::surroundings::Surroundings;
@@ -13,7 +14,7 @@ use crate::scheduler::{self, Message as ToScheduler, Scheduled, Scheduler};
 use crate::worker::Worker;
 use crate::worker::execution::Executor;
 use crate::worker::watch::Watch;
-use gristmill_broker::QueueDefinition;
+use gristmill_broker::{Mode, QueueDefinition};
 use gristmill_job::JobLimits;
 use gristmill_telemetry::events::node::ActorRestarted;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
@@ -47,6 +48,8 @@ pub(crate) struct Supervisor;
 pub(crate) struct Served {
     pub(crate) definition: QueueDefinition,
     pub(crate) bounds: Bounds,
+    /// Of a queue with ordering none.
+    pub(crate) visibility_timeout: Duration,
     pub(crate) told: Arc<Told>,
     pub(crate) partitions: Vec<Arc<Shared>>,
 }
@@ -202,9 +205,14 @@ impl State {
         let Arguments { queues, around, executor, .. } = &self.arguments;
         let cell = match &child {
             Child::Manager => {
-                let queues =
-                    queues.iter().map(|queue| (queue.definition.clone(), queue.partitions.clone())).collect();
-                let arguments = lease_manager::Arguments { queues, around: around.clone() };
+                let (leased, unordered): (Vec<&Served>, Vec<&Served>) =
+                    queues.iter().partition(|queue| queue.definition.mode == Mode::Key);
+                let of = |queue: &Served| (queue.definition.clone(), queue.partitions.clone());
+                let arguments = lease_manager::Arguments {
+                    queues: leased.into_iter().map(of).collect(),
+                    unordered: unordered.into_iter().flat_map(|queue| queue.partitions.clone()).collect(),
+                    around: around.clone(),
+                };
                 let (manager, _) = Actor::spawn_linked(None, LeaseManager, arguments, supervisor).await?;
                 self.manager = Some(manager.clone());
                 manager.get_cell()
@@ -228,6 +236,22 @@ impl State {
             }
             Child::Partition(queue, partition) => {
                 let queue = &queues[*queue];
+                if queue.definition.mode == Mode::None {
+                    let arguments = competing::Arguments {
+                        shared: queue.partitions[usize::from(*partition)].clone(),
+                        queue: queue.definition.clone(),
+                        bounds: competing::machine::Bounds {
+                            claim_jobs: queue.bounds.claim_jobs,
+                            visibility_timeout: queue.visibility_timeout,
+                            policy: queue.bounds.policy.clone(),
+                        },
+                        told: queue.told.clone(),
+                        around: around.clone(),
+                    };
+                    let started = Actor::spawn_linked(None, Competing, arguments, supervisor).await?;
+                    self.children.insert(started.0.get_id(), (child, started.0.get_cell()));
+                    return Ok(());
+                }
                 let arguments = partition::Arguments {
                     shared: queue.partitions[usize::from(*partition)].clone(),
                     queue: queue.definition.clone(),

@@ -202,6 +202,10 @@ metrics! {
     jobs_unstarted_total: Counter [queue] from NODE, &[], "Jobs that may run at most once, acknowledged and never started.";
     handlers_given_up_total: Counter [queue] from NODE, &[], "Runs that held their threads and were given up.";
     fencing_rejections_total: Counter [operation] from NODE, &[], "Calls that Redis refused, since the lease was no longer the caller's.";
+    claims_extended_total: Counter [] from NODE, &[], "Claims extended, of queues with ordering none.";
+    claims_lost_total: Counter [queue] from NODE, &[], "Claims that were lost before their jobs were settled.";
+    claims_recovered_total: Counter [queue] from NODE, &[], "Claims taken whose visibility timeout was over.";
+    claims_oldest_over_seconds: Gauge [queue] from NODE, &[], "By how much the oldest claim is over its visibility timeout that no node has recovered.";
     lease_renewals_total: Counter [] from NODE, &[], "Leases renewed.";
     leases_lost_total: Counter [] from NODE, &[], "Tenures that ended otherwise than by hand-over or drain.";
     heartbeat_late_seconds: Gauge [] from NODE, &[], "How late the heartbeat has been at worst.";

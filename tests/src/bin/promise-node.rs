@@ -4,7 +4,7 @@ use clap::Parser;
 use gristmill_broker::RedisConfig;
 use gristmill_handler::{BatchOptions, KindOptions, Registry};
 use gristmill_job::{Limit, QueueName, Rate, RetryBudget, RetryPolicy};
-use gristmill_node::{AfterDeadLetter, Counts, Node, NodeConfig, QueueConfig};
+use gristmill_node::{AfterDeadLetter, Counts, Mode, Node, NodeConfig, QueueConfig};
 use gristmill_schedule::Schedule;
 use gristmill_tests::handlers::{Recorder, batched, look, scripted};
 use gristmill_tests::script::{BATCHED, BOOKED, CAREFUL, KIND, LIMITED, NEWER, ONCE, SCARCE};
@@ -49,6 +49,11 @@ struct Arguments {
     /// `continue` or `hold`.
     #[arg(long, default_value = "continue")]
     after_dead_letter: String,
+    /// `key` or `none`.
+    #[arg(long, default_value = "key")]
+    ordering: String,
+    #[arg(long, default_value_t = 30_000)]
+    visibility_ms: u64,
     #[arg(long, default_value_t = 3)]
     crash_budget: u32,
     #[arg(long, default_value_t = RetryBudget::default().share)]
@@ -102,12 +107,13 @@ fn tell(counts: &Counts) {
         handed_back,
         restarts,
         repaired,
+        claims_lost,
         ..
     } = counts;
     println!(
         "counts done={done} stale={stale} duplicate={duplicate} retried={retried} dead={dead} discarded={discarded} \
          rejected={rejected} fenced={fenced} handed_back={handed_back} restarts={restarts} \
-         repaired={repaired}{ends}"
+         repaired={repaired} claims_lost={claims_lost}{ends}"
     );
 }
 
@@ -159,10 +165,15 @@ async fn run(handlers: &Runtime, arguments: Arguments) -> Result<usize, Box<dyn 
     retry.max_age = arguments.max_age_ms.map(Duration::from_millis);
     let mut queues = Vec::new();
     for name in &arguments.queues {
-        let mut queue = QueueConfig::new(QueueName::new(name)?).with_partitions(arguments.partitions);
+        let mut queue = QueueConfig::new(QueueName::new(name.split('=').next().unwrap_or(name))?)
+            .with_partitions(arguments.partitions);
         queue.retry = retry.clone();
         queue.retry_budget =
             RetryBudget { share: arguments.retry_share, per_second: arguments.retry_per_second };
+        // `NAME=none` for one of several.
+        let (_, ordering) = name.split_once('=').unwrap_or((name, &arguments.ordering));
+        queue.mode = Mode::parse(ordering).ok_or("key or none")?;
+        queue.visibility_timeout = Duration::from_millis(arguments.visibility_ms);
         queue.crash_budget = arguments.crash_budget;
         queue.expires_in = arguments.expires_ms.map(Duration::from_millis);
         queue.unknown_kind_wait = Duration::from_millis(arguments.unknown_kind_ms);

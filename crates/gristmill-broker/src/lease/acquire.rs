@@ -62,6 +62,8 @@ pub enum Acquired {
         /// The number it was made with.
         partitions: String,
     },
+    /// The queue was made with ordering `none`: nobody owns its partitions.
+    Unordered,
 }
 
 /// How far above the least epoch a grant is asked for, in ms: the clock moves on while the call is under way.
@@ -115,7 +117,8 @@ fn read(value: Value) -> Result<Acquired, CallError> {
         }),
         "no_queue" => Acquired::NoQueue,
         "differs" => Acquired::Differs { partitions: words.next_text()? },
-        _ => return Err(words.unknown("granted, held, changed, no_queue or differs")),
+        "unordered" => Acquired::Unordered,
+        _ => return Err(words.unknown("granted, held, changed, no_queue, differs or unordered")),
     })
 }
 

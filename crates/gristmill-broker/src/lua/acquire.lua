@@ -4,15 +4,17 @@
 --      5 incarnation and 6 epoch of the owner before, as the caller knows them ('' and '' if nobody)
 -- Reply {'granted', epoch} | {'held', incarnation, epoch, ms until expiry, wanted-by}
 --       | {'changed', incarnation, epoch, least epoch} look again: the owner before is another, or the epoch too small
---       | {'no_queue'} | {'differs', partitions}
+--       | {'no_queue'} | {'differs', partitions} | {'unordered'} the queue has ordering `none`: nobody owns its partitions
 -- The epoch is at least: the one before + 1, and the Redis clock in ms. The caller names it (its keys must be declared,
 -- and the gate carries it in its name) from an earlier answer and above every epoch its incarnation has held (V14).
 -- A lease that is further away than it was granted for is of before the clock was set back: it stands for its ttl from now
 -- on, which is longer than its owner trusts it.
 -- Repeated: a second grant has a new epoch and costs a rebuild. Never the same epoch twice, not even for its owner (V3).
 redis.call('XACK', KEYS[3], 'workers', '0-0')
-local partitions = redis.call('HGET', KEYS[2], 'partitions')
+local meta = redis.call('HMGET', KEYS[2], 'partitions', 'mode')
+local partitions = meta[1]
 if not partitions then return {'no_queue'} end
+if meta[2] == 'none' then return {'unordered'} end
 if partitions ~= ARGV[3] then return {'differs', partitions} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

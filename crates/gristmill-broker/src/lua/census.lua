@@ -5,14 +5,17 @@
 --   changes}
 --       | {'already'} | {'fenced', ..} | {'gap', number}
 --   The owner compares the counts with its lanes: one that differs has lost sight of a job, and its tenure ends.
+-- Number 0, epoch 0: in a queue with ordering none, where no lease is. Any node may.
 -- Repeated: 'already', and nothing is counted; the next one will.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
-local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
-if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
-local number = tonumber(lease[3] or '0')
-if tonumber(ARGV[3]) <= number then return {'already'} end
-if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
-redis.call('HSET', KEYS[1], 'number', ARGV[3])
+if ARGV[3] ~= '0' then
+  local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
+  if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
+  local number = tonumber(lease[3] or '0')
+  if tonumber(ARGV[3]) <= number then return {'already'} end
+  if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
+  redis.call('HSET', KEYS[1], 'number', ARGV[3])
+end
 local pending = redis.call('XPENDING', KEYS[2], 'workers')
 local holds, lines = 0, 0
 local held = redis.call('HSCAN', KEYS[6], ARGV[4], 'COUNT', '200')

@@ -3,16 +3,28 @@
 -- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 how many of the places were stopped hard  then the places, those first
 -- Reply {'ok', how many were still claimed} | {'already'} | {'fenced', ..} | {'gap', number}
+-- Number 0, epoch 0: in a queue with ordering none, where no lease is. Only what this incarnation claims moves
+-- then, and any node may grab it at once.
 -- Repeated: 'already', the first call took effect. Only what is pending moves; nothing is claimed by force.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
-local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
-if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
-local number = tonumber(lease[3] or '0')
-if tonumber(ARGV[3]) <= number then return {'already'} end
-if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
-redis.call('HSET', KEYS[1], 'number', ARGV[3])
+local unordered = ARGV[3] == '0'
+if not unordered then
+  local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
+  if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
+  local number = tonumber(lease[3] or '0')
+  if tonumber(ARGV[3]) <= number then return {'already'} end
+  if tonumber(ARGV[3]) ~= number + 1 then return {'gap', number} end
+  redis.call('HSET', KEYS[1], 'number', ARGV[3])
+end
 local places = {}
-for n = 5, #ARGV do places[n - 4] = ARGV[n] end
+local stopped = {}
+for n = 5, #ARGV do
+  local place = ARGV[n]
+  if not unordered or #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, ARGV[1] .. '#0') == 1 then
+    places[#places + 1] = place
+    if n - 4 <= tonumber(ARGV[4]) then stopped[place] = true end
+  end
+end
 if places[1] and redis.call('EXISTS', KEYS[3]) == 1 then
   local known = {} -- A place may be named twice; its line was read before either.
   for n, line in ipairs(redis.call('HMGET', KEYS[3], unpack(places))) do
@@ -20,11 +32,12 @@ if places[1] and redis.call('EXISTS', KEYS[3]) == 1 then
     known[places[n]] = true
     if state and state.mark ~= '-' then
       state.mark = '-'
-      if n <= tonumber(ARGV[4]) then state.interrupted = '1' end
+      if stopped[places[n]] then state.interrupted = '1' end
       write_state(KEYS[3], places[n], state)
     end
   end
 end
+if not places[1] then return {'ok', 0} end
 places[#places + 1] = 'JUSTID'
 local moved = redis.call('XCLAIM', KEYS[2], 'workers', 'handed-back', '0', unpack(places))
 return {'ok', #moved}

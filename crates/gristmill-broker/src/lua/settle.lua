@@ -1,11 +1,12 @@
 -- settle: writes the verdicts of a batch: effects, outbox, acknowledgement and deletion of each job in one step.
 -- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)  4 dead (sorted set)  5 dead bodies (hash)
 --      6 outbox (stream)  7 returned (sorted set)  8 returned bodies (hash)  9 originals (hash)  10 held (hash)
+--      where the ordering is none also 11 meta (hash)  12 delayed (sorted set)  13 delayed bodies (hash)
 --      then, in the order of the jobs that need them: seen (string), entity (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 window of a mark after its verdict (ms)
 --      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
 --      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope due)
---      'retry' place turn attempts delay(ms) why interrupted history      the turn rises by one; due `delay` from now, by this clock
+--      'retry' place turn marked attempts delay(ms) why interrupted history   the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
 --      'duplicate' | 'stale' place turn marked   done without effect, which is elsewhere than in Redis; the mark says so
 --      'cancelled' | 'expired' place turn marked   ended without a run and without effect; the mark says so, and who asked for it
@@ -14,23 +15,32 @@
 --      due: when an emitted job is due: '' at once, ms since 1970, or '+' and ms from now, by this clock
 -- Reply {'ok' | 'already', {plain places that are gone}, answer per other job} | {'fenced', ..} | {'gap', number}
 --   answer: done, stale, duplicate, discarded, cancelled, expired, retried, dead, gone, 'at_turn N', 'rejected why'
--- Repeated: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
+-- Number 0, epoch 0: in a queue with ordering none, where no lease is. A job is then claimed if this incarnation claims it;
+-- a retry leaves the stream for `delayed`, and its line and its mark go with it.
+-- Repeated, under a number: nothing is written; each job is answered as it stands: gone (the first call took effect), or at which turn.
+-- Under number 0 what the first call settled is gone, and only the rest is written.
 -- The XACK that answers 1 is the test whether a job is still claimed, and its first write. What may fail is read first,
 -- so that a job's effects are written whole or not at all; a refused job gets its claim back and harms no other (V39).
 -- A job that came back from the dead lies in `returned` and not in the stream; there it is claimed as long as it lies there.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
-local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
-if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
-local number = tonumber(lease[3] or '0')
-if tonumber(ARGV[3]) > number + 1 then return {'gap', number} end
-local fresh = tonumber(ARGV[3]) == number + 1
-if fresh then redis.call('HSET', KEYS[1], 'number', ARGV[3]) end
+local unordered, fresh = ARGV[3] == '0', true
+if not unordered then
+  local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
+  if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
+  local number = tonumber(lease[3] or '0')
+  if tonumber(ARGV[3]) > number + 1 then return {'gap', number} end
+  fresh = tonumber(ARGV[3]) == number + 1
+  if fresh then redis.call('HSET', KEYS[1], 'number', ARGV[3]) end
+end
 local window, plain = ARGV[4], tonumber(ARGV[5])
 local plain_left = plain
 
-local has_returned = redis.call('EXISTS', KEYS[7]) == 1
+local me = ARGV[1] .. '#' .. ARGV[2]
+local has_returned = not unordered and redis.call('EXISTS', KEYS[7]) == 1
 local function returned(place) return has_returned and redis.call('ZSCORE', KEYS[7], place) end
+local function mine(place) return #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, me) == 1 end
 local function claimed(place)
+  if unordered then return mine(place) end
   return returned(place) or #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 1
 end
 local function turn_of(place) return read_state(redis.call('HGET', KEYS[3], place)).turn end
@@ -66,6 +76,20 @@ local gone = {}
 if plain > 0 then
   local places = {}
   for n = 1, plain do places[n] = ARGV[5 + n] end
+  if unordered then -- One look at what this incarnation claims between the first of them and the last.
+    local first, last, held = places[1], places[1], {}
+    for _, place in ipairs(places) do
+      if behind(first, place) then first = place end
+      if behind(place, last) then last = place end
+    end
+    local rows = redis.call('XPENDING', KEYS[2], 'workers', first, last, 2 * plain, me)
+    for _, claim in ipairs(rows) do held[claim[1]] = true end
+    for n = plain, 1, -1 do
+      if not held[places[n]] and not (#rows == 2 * plain and mine(places[n])) then
+        gone[#gone + 1] = table.remove(places, n)
+      end
+    end
+  end
   for n = fresh and has_returned and plain or 0, 1, -1 do -- One that came back stands at turn 0 if its line was lost.
     if returned(places[n]) and turn_of(places[n]) == '0' then leave_returned(table.remove(places, n)) end
   end
@@ -100,7 +124,7 @@ if plain > 0 then
   end
 end
 
-local next_key = 11
+local next_key = unordered and 14 or 11
 local function take_key()
   next_key = next_key + 1
   return KEYS[next_key - 1]
@@ -155,6 +179,33 @@ local function write_done(job)
   return word
 end
 
+local function put_back(job)
+  local time = redis.call('TIME')
+  local state = read_state(redis.call('HGET', KEYS[3], job.place))
+  state.turn, state.attempts, state.why = string.format('%d', job.turn + 1), job.attempts, job.why
+  state.due = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + job.delay)
+  state.mark, state.interrupted, state.history = '-', job.interrupted, job.history
+  -- Who asks to skip a wait has seen it out; a job that is to be cancelled still is.
+  if not string.match(state.request, '^cancel/') then state.request = '-' end
+  return state
+end
+
+local function write_delayed(job)
+  redis.call('ZCARD', KEYS[12]) -- First what may fail: keys of another type.
+  redis.call('HLEN', KEYS[13])
+  local entry, fields = redis.call('XRANGE', KEYS[2], job.place, job.place)[1], {}
+  if not entry then return 'gone' end -- Deleted by hand.
+  for n = 1, #entry[2], 2 do fields[entry[2][n]] = entry[2][n + 1] end
+  local state = put_back(job)
+  local seq = string.format('%016.0f', redis.call('HINCRBY', KEYS[11], 'delayed_seq', '1'))
+  local member = seq .. ':' .. (job.seen and '1' or '0') .. ':' .. (fields.i or '')
+  redis.call('HSET', KEYS[13], member, cmsgpack.pack({fields.k or '', fields.d or '', line_of(state)}))
+  redis.call('ZADD', KEYS[12], state.due, member)
+  local mark = job.seen and marks[job.seen]
+  if not mark or mark == 'waiting ' .. job.place then leave_mark(job, 'waiting ' .. member) end
+  return 'retried'
+end
+
 local function write_discard(job)
   leave_mark(job, 'discarded', 'PX', window)
   return 'discarded'
@@ -194,7 +245,10 @@ while at <= #ARGV do
     job.emits, job.write = {}, write_done
     for n = 1, tonumber(count) do job.emits[n] = {take(5)} end
   elseif job.verdict == 'retry' then
-    job.attempts, job.delay, job.why, job.interrupted, job.history = take(5)
+    local mark
+    mark, job.attempts, job.delay, job.why, job.interrupted, job.history = take(6)
+    job.seen = mark == '1' and take_key()
+    job.write = write_delayed
   elseif job.verdict == 'discard' then
     job.seen = take(1) == '1' and take_key()
     job.write = write_discard
@@ -223,7 +277,7 @@ local answers, settled = {}, {}
 for n, job in ipairs(jobs) do
   local answer
   if job.verdict == 'bury' then
-    if fresh then
+    if fresh and not (unordered and redis.call('HEXISTS', KEYS[5], job.dead_id) == 1) then
       local written, word = pcall(job.write, job)
       answer = written and word or 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     else
@@ -231,16 +285,9 @@ for n, job in ipairs(jobs) do
     end
   elseif not fresh or (has_state and turn_of(job.place) or '0') ~= job.turn then
     answer = standing(job.place)
-  elseif job.verdict == 'retry' then
+  elseif job.verdict == 'retry' and not unordered then
     if claimed(job.place) then
-      local time = redis.call('TIME')
-      local state = read_state(redis.call('HGET', KEYS[3], job.place))
-      state.turn, state.attempts, state.why = string.format('%d', job.turn + 1), job.attempts, job.why
-      state.due = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + job.delay)
-      state.mark, state.interrupted, state.history = '-', job.interrupted, job.history
-      -- Who asks to skip a wait has seen it out; a job that is to be cancelled still is.
-      if not string.match(state.request, '^cancel/') then state.request = '-' end
-      write_state(KEYS[3], job.place, state)
+      write_state(KEYS[3], job.place, put_back(job))
       has_state, answer = true, 'retried'
     else
       answer = 'gone'
@@ -253,7 +300,7 @@ for n, job in ipairs(jobs) do
     else
       answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     end
-  elseif redis.call('XACK', KEYS[2], 'workers', job.place) == 0 then
+  elseif (unordered and not mine(job.place)) or redis.call('XACK', KEYS[2], 'workers', job.place) == 0 then
     answer = 'gone'
   else
     local written, word = pcall(job.write, job)
@@ -262,7 +309,7 @@ for n, job in ipairs(jobs) do
       if has_state then redis.call('HDEL', KEYS[3], job.place) end
       answer = word
     else
-      redis.call('XCLAIM', KEYS[2], 'workers', ARGV[1] .. '#' .. ARGV[2], '0', job.place, 'FORCE', 'JUSTID')
+      redis.call('XCLAIM', KEYS[2], 'workers', me, '0', job.place, 'FORCE', 'JUSTID')
       answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     end
   end

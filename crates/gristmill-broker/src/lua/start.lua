@@ -7,20 +7,30 @@
 --      'interrupted' it was, but not to its end: the mark goes, and it is noted as interrupted
 -- Reply {'ok' | 'already', answer per job} | {'fenced', ..} | {'gap', number}
 --   answer: 'started', 'gone' (claimed no more), 'at_turn N'
+-- Number 0, epoch 0: in a queue with ordering none, where no lease is. A job is then claimed if this incarnation claims it.
 -- Repeated: writes nothing, and answers how each job stands.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
-local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
-if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
-local number = tonumber(lease[3] or '0')
-if tonumber(ARGV[3]) > number + 1 then return {'gap', number} end
-local fresh = tonumber(ARGV[3]) == number + 1
-if fresh then redis.call('HSET', KEYS[1], 'number', ARGV[3]) end
+local unordered, fresh = ARGV[3] == '0', true
+if not unordered then
+  local lease = redis.call('HMGET', KEYS[1], 'incarnation', 'epoch', 'number')
+  if lease[1] ~= ARGV[1] or lease[2] ~= ARGV[2] then return {'fenced', lease[1] or '', lease[2] or ''} end
+  local number = tonumber(lease[3] or '0')
+  if tonumber(ARGV[3]) > number + 1 then return {'gap', number} end
+  fresh = tonumber(ARGV[3]) == number + 1
+  if fresh then redis.call('HSET', KEYS[1], 'number', ARGV[3]) end
+end
 local me = '/' .. ARGV[1] .. '#' .. ARGV[2]
 local answers = {}
 for at = 4, #ARGV, 3 do
   local place, turn, how = ARGV[at], ARGV[at + 1], ARGV[at + 2]
   local state, answer = read_state(redis.call('HGET', KEYS[3], place)), 'started'
-  if #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 0 and not redis.call('ZSCORE', KEYS[4], place) then
+  local claims
+  if unordered then
+    claims = redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, ARGV[1] .. '#0')
+  else
+    claims = redis.call('XPENDING', KEYS[2], 'workers', place, place, 1)
+  end
+  if #claims == 0 and (unordered or not redis.call('ZSCORE', KEYS[4], place)) then
     answer = 'gone'
   elseif state.turn ~= turn then
     answer = 'at_turn ' .. state.turn

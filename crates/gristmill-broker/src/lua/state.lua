@@ -15,9 +15,12 @@ local function read_state(line) -- A line that is not ours counts as none; state
   end
   return s
 end
+local function line_of(s)
+  return table.concat({s.turn, s.attempts, s.due, s.why, s.suspicion, s.interrupted, s.mark, s.crashes, s.replays, s.request,
+    s.history}, ' ')
+end
 local function write_state(key, place, s) -- A line that says nothing is none.
-  local line = table.concat({s.turn, s.attempts, s.due, s.why, s.suspicion, s.interrupted, s.mark, s.crashes, s.replays,
-    s.request, s.history}, ' ')
+  local line = line_of(s)
   if line == '0 0 0 - - 0 - - 0 - ' then
     redis.call('HDEL', key, place)
     return ''

@@ -3,6 +3,7 @@
 use super::partition::{Lease, Partition};
 use crate::call::{Answer, Guard};
 use crate::fence::{Epoch, Fence, Incarnation, Refusal};
+use crate::keys::Mode;
 use crate::lease::acquire::{Acquire, Acquired, Before, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
@@ -50,6 +51,7 @@ impl Partition {
     pub(super) fn acquire(&mut self, now_ms: u64, acquire: &Acquire<'_>) -> Acquired {
         match &self.meta {
             None => return Acquired::NoQueue,
+            Some(meta) if meta.mode == Mode::None => return Acquired::Unordered,
             Some(meta) if meta.partitions != acquire.queue.partitions => {
                 return Acquired::Differs { partitions: meta.partitions.to_string() };
             }

@@ -38,7 +38,7 @@ use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
 use crate::entry::Entry;
 use crate::fence::{Fence, Incarnation};
-use crate::keys::{MODE_KEY, PartitionKeys, QueueDefinition};
+use crate::keys::{Mode, PartitionKeys, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
@@ -103,19 +103,20 @@ impl Model {
     pub fn create(&mut self, queue: &QueueDefinition) -> Result<(), CreateError> {
         let mut differs = None;
         for number in 0..queue.partitions {
-            let made = self.partition(&queue.partition(number)).create(queue.partitions);
-            if let (Err(partitions), None) = (made, &differs) {
-                differs = Some(partitions);
+            let made = self.partition(&queue.partition(number)).create(queue);
+            if let (Err(made), None) = (made, &differs) {
+                differs = Some(made);
                 if number == 0 {
                     break;
                 }
             }
         }
         match differs {
-            Some(partitions) => Err(CreateError::Differs {
+            Some((mode, partitions)) => Err(CreateError::Differs {
                 queue: queue.name.clone(),
-                mode: MODE_KEY.to_owned(),
+                mode: mode.as_str().to_owned(),
                 partitions: partitions.to_string(),
+                configured_mode: queue.mode.as_str(),
                 configured: queue.partitions,
             }),
             None => {
@@ -277,14 +278,17 @@ impl Model {
 }
 
 impl Partition {
-    /// The number of partitions it was made with, where that is another.
-    fn create(&mut self, partitions: u16) -> Result<(), u16> {
+    /// How it was made, where that is otherwise.
+    fn create(&mut self, queue: &QueueDefinition) -> Result<(), (Mode, u16)> {
+        let (mode, partitions) = (queue.mode, queue.partitions);
         match &self.meta {
-            Some(meta) if meta.partitions != partitions => Err(meta.partitions),
+            Some(meta) if (meta.mode, meta.partitions) != (mode, partitions) => {
+                Err((meta.mode, meta.partitions))
+            }
             _ => {
                 let before = self.meta.as_ref().map_or((0, 0), |meta| (meta.limit, meta.delayed_seq));
                 let (limit, delayed_seq) = before;
-                self.meta = Some(Meta { partitions, limit, delayed_seq });
+                self.meta = Some(Meta { mode, partitions, limit, delayed_seq });
                 Ok(())
             }
         }

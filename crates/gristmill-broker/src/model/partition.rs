@@ -3,6 +3,7 @@
 use super::stream::Stream;
 use crate::cancel::Asked;
 use crate::delayed::Member;
+use crate::keys::Mode;
 use crate::schedule::{Pause, Record};
 use crate::settle::Emit;
 use crate::state::{JobState, Said, StateLine};
@@ -43,6 +44,7 @@ pub(super) struct Partition {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Meta {
+    pub(super) mode: Mode,
     pub(super) partitions: u16,
     /// Jobs; 0 is no limit.
     pub(super) limit: u64,

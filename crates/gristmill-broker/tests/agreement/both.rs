@@ -317,6 +317,7 @@ impl Both {
             Acquired::Changed(_) => ("acquire:changed", true),
             Acquired::NoQueue => ("acquire:no_queue", false),
             Acquired::Differs { .. } => ("acquire:differs", false),
+            Acquired::Unordered => ("acquire:unordered", false),
         };
         if let Some((real, model)) = granted {
             let fence = |epoch| Fence { incarnation: incarnation.clone(), epoch };

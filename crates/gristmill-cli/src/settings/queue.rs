@@ -5,7 +5,7 @@ use super::{Fault, RetrySection, Settings, check};
 use config::ValueKind;
 use gristmill_job::RetryPolicy;
 use gristmill_node::config::MAX_WEIGHT;
-use gristmill_node::{AfterDeadLetter, QueueConfig, RetryBudget};
+use gristmill_node::{AfterDeadLetter, Mode, QueueConfig, RetryBudget, VISIBILITY_TIMEOUTS};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -13,6 +13,8 @@ use std::time::Duration;
 /// The section; a queue's own settings are tables in it, which are read apart.
 #[derive(Clone, Deserialize)]
 pub(super) struct QueueSection {
+    pub(super) ordering: String,
+    pub(super) visibility_timeout_ms: u64,
     pub(super) weight: u64,
     pub(super) after_dead_letter: String,
     pub(super) crash_budget: u64,
@@ -48,7 +50,15 @@ impl Settings {
             dead_max_age_ms,
             expires_ms,
             length_limit,
+            ..
         } = &self.queue;
+        let (ordering, word) = self.word(&name, "ordering", &self.queue.ordering);
+        config.mode = Mode::parse(word).ok_or_else(|| self.wrong(&ordering, "key or none".into(), None))?;
+        let (key, timeout_ms) = self.number(&name, "visibility_timeout_ms", self.queue.visibility_timeout_ms);
+        config.visibility_timeout = Duration::from_millis(timeout_ms);
+        if !VISIBILITY_TIMEOUTS.contains(&config.visibility_timeout) {
+            return Err(self.wrong(&key, "1000 to 3600000 ms".into(), None));
+        }
 
         let (key, weight) = self.number(&name, "weight", *weight);
         config.weight = u32::try_from(weight).unwrap_or(u32::MAX);
@@ -76,6 +86,10 @@ impl Settings {
         let (key, word) = self.word(&name, "after_dead_letter", after_dead_letter);
         config.after_dead_letter =
             AfterDeadLetter::parse(word).ok_or_else(|| self.wrong(&key, "continue or hold".into(), None))?;
+        if config.mode == Mode::None && config.after_dead_letter == AfterDeadLetter::Hold {
+            let expected = format!("continue, since {ordering} is none: there are no lanes that could wait");
+            return Err(self.wrong(&key, expected, None));
+        }
         config.retry = self.retry(&name)?;
         config.retry_budget = self.retry_budget(&name)?;
         Ok(config)

@@ -76,6 +76,8 @@ impl Settings {
             ("retry.max_age_ms", json!(retry.max_age_ms)),
             ("retry.budget_percent", json!(retry.budget_percent)),
             ("retry.budget_per_second", json!(retry.budget_per_second)),
+            ("queue.ordering", json!(queue.ordering)),
+            ("queue.visibility_timeout_ms", json!(queue.visibility_timeout_ms)),
             ("queue.weight", json!(queue.weight)),
             ("queue.after_dead_letter", json!(queue.after_dead_letter)),
             ("queue.crash_budget", json!(queue.crash_budget)),

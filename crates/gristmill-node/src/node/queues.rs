@@ -17,7 +17,7 @@ use crate::scheduler::Scheduled;
 use crate::supervisor::Served;
 use crate::worker::turns::Share;
 use gristmill_broker::create::CreateError;
-use gristmill_broker::{Incarnation, Link, QueueDefinition};
+use gristmill_broker::{Incarnation, Link, Mode, QueueDefinition};
 use gristmill_handler::Registry;
 use gristmill_schedule::Schedule;
 use gristmill_telemetry::Telemetry;
@@ -32,8 +32,7 @@ pub(super) async fn prepare(
     queues: &[QueueConfig],
     telemetry: &Telemetry,
 ) -> Result<Vec<QueueDefinition>, NodeError> {
-    let definitions: Vec<QueueDefinition> =
-        queues.iter().map(|queue| QueueDefinition::new(queue.name.clone(), queue.partitions)).collect();
+    let definitions: Vec<QueueDefinition> = queues.iter().map(QueueConfig::definition).collect();
     'connected: loop {
         let connection = link.connected().await;
         match connection.eviction_policy().await {
@@ -123,10 +122,16 @@ pub(super) fn serve(
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
             .map(|shared| shared.expiring(queue.expires_in).limited_to(queue.length_limit))
-            .map(|shared| Arc::new(shared.sharing(Share { queue: at, weight: queue.weight })))
+            .map(|shared| shared.sharing(Share { queue: at, weight: queue.weight }))
+            .map(|shared| match definition.mode {
+                Mode::Key => shared,
+                Mode::None => shared.unordered(queue.visibility_timeout),
+            })
+            .map(Arc::new)
             .collect(),
         told: Told::new(&config.telemetry, &definition.name, registry.kinds()),
         definition,
+        visibility_timeout: queue.visibility_timeout,
         bounds: Bounds {
             window_jobs: config.window_jobs,
             window_parked: PARKED_JOBS,

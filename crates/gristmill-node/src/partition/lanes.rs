@@ -106,7 +106,7 @@ pub(crate) struct LaneJob {
 }
 
 impl LaneJob {
-    fn new(entry: Entry, now: Instant) -> Self {
+    pub(crate) fn new(entry: Entry, now: Instant) -> Self {
         let due = (!entry.state.due_in.is_zero()).then(|| now + entry.state.due_in);
         // Marks of others were taken by recover and take.
         let line = entry.state.line().filter(|line| line.mark.is_some());

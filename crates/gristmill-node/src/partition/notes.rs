@@ -1,8 +1,11 @@
 //! What a partition's actor counts and tells of what its state machine decided.
 
 use super::State;
-use super::spans::Ground;
+use super::shared::Shared;
+use super::spans::{Ground, Words};
+use super::surroundings::Surroundings;
 use super::tenure::{Became, End};
+use super::told::Told;
 use crate::worker::attempt::Attempt;
 use gristmill_broker::{Entry, Epoch, Settled};
 use gristmill_job::{DeadReason, Envelope, TraceContext};
@@ -12,15 +15,30 @@ use gristmill_telemetry::events::job::{
     JobsPromoted, JobsRepaired, JobsUnstarted, JobsWithoutBody,
 };
 use gristmill_telemetry::events::node::{LeaseLost, PartitionHandedOver, PartitionRecovered};
+use gristmill_telemetry::tally::Tally;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A tenure that lasted so long did not end of a large answer.
 const LONG_TENURE: Duration = Duration::from_secs(60);
 
-impl State {
+/// What is counted and told of the jobs of one partition, whatever its ordering.
+pub(crate) struct Notes {
+    shared: Arc<Shared>,
+    around: Arc<Surroundings>,
+    tally: Tally,
+    words: Words,
+}
+
+impl Notes {
+    pub(crate) fn new(shared: Arc<Shared>, around: Arc<Surroundings>, told: &Told) -> Self {
+        let words = Words::new(&shared.queue, shared.partition, &around.incarnation);
+        Self { shared, around, tally: told.tally(), words }
+    }
+
     /// What became of runs.
-    pub(super) fn ran(&mut self, runs: Vec<(Attempt, Became)>) {
+    pub(crate) fn ran(&mut self, runs: Vec<(Attempt, Became)>) {
         for (attempt, (outcome, _)) in &runs {
             self.tally.count(&attempt.told, *outcome);
         }
@@ -33,12 +51,12 @@ impl State {
     }
 
     fn ground(&self) -> Ground<'_> {
-        Ground { queue: &self.queue.name, partition: self.shared.partition, words: &self.words }
+        Ground { queue: &self.shared.queue, partition: self.shared.partition, words: &self.words }
     }
 
-    pub(super) fn outcome(&self, entry: &Entry, settled: &Settled, reason: Option<DeadReason>) {
+    pub(crate) fn outcome(&self, entry: &Entry, settled: &Settled, reason: Option<DeadReason>) {
         self.around.counters.settled(settled);
-        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
         let trace_id = &TraceOf { entry, ground: self.ground(), telemetry: &self.around.telemetry };
         let (job, place) = (&entry.id, &entry.place);
         let attempt = u64::from(entry.state.attempts()) + 1;
@@ -65,14 +83,14 @@ impl State {
         }
     }
 
-    pub(super) fn repaired(&self, things: u64) {
+    pub(crate) fn repaired(&self, things: u64) {
         self.around.counters.repaired(things);
-        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
         self.around.telemetry.tell(&JobsRepaired { queue, partition, things });
     }
 
-    pub(super) fn promoted(&self, moved: u64, late: Duration, lost: u64) {
-        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+    pub(crate) fn promoted(&self, moved: u64, late: Duration, lost: u64) {
+        let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
         if moved > 0 {
             self.around.telemetry.tell(&JobsPromoted { queue, partition, jobs: moved, late_ms: late });
         }
@@ -81,15 +99,15 @@ impl State {
         }
     }
 
-    pub(super) fn unstarted(&self, jobs: usize) {
+    pub(crate) fn unstarted(&self, jobs: usize) {
         self.around.counters.unstarted(jobs);
-        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
         self.around.telemetry.tell(&JobsUnstarted { queue, partition, jobs: jobs as u64 });
     }
 
-    pub(super) fn handed_back(&self, jobs: usize) {
+    pub(crate) fn handed_back(&self, jobs: usize) {
         self.around.counters.handed_back(jobs);
-        let (queue, partition) = (self.queue.name.as_str(), u64::from(self.shared.partition));
+        let (queue, partition) = (self.shared.queue.as_str(), u64::from(self.shared.partition));
         let (telemetry, jobs) = (&self.around.telemetry, jobs as u64);
         if self.around.heartbeat.is_draining() {
             telemetry.tell(&JobsHandedBackInDrain { queue, partition, jobs });
@@ -97,7 +115,9 @@ impl State {
             telemetry.tell(&JobsHandedBack { queue, partition, jobs });
         }
     }
+}
 
+impl State {
     pub(super) fn ended(&mut self, end: End) {
         self.unheard = match end {
             End::Unknown if self.held_since.elapsed() < LONG_TENURE => self.unheard + 1,

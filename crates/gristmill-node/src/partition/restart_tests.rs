@@ -94,12 +94,13 @@ async fn the_lease_of_a_failed_actor_is_renewed_no_more_and_asked_for_again() {
     let fence = Fence { incarnation: stage.around.incarnation.clone(), epoch: Epoch(7) };
     stage.around.heartbeat.hold(&stage.shared, fence.clone(), Instant::now());
     stage.shared.open_gate(Some(Epoch(7)));
-    assert!(stage.shared.may_start(Epoch(7), false, Instant::now()));
+    let run = tenure::Run { epoch: Epoch(7), ..stage::run(stage::entry(1, "k")) };
+    assert!(stage.shared.may_start(&run, Instant::now()));
     let mut hears = stage.listen().await;
 
     stage.start().await;
     assert!(!stage.around.heartbeat.holds(&stage.shared, &fence), "nobody serves what is still renewed");
-    assert!(!stage.shared.may_start(Epoch(7), false, Instant::now()));
+    assert!(!stage.shared.may_start(&run, Instant::now()));
     let look = tokio::time::timeout(SOON, look(&mut hears)).await.expect("the manager believes it is served");
     assert_eq!(look, Some(Look::Idle { end: None, released: false }));
 }
@@ -113,7 +114,7 @@ async fn a_manager_that_is_started_again_hears_what_is_held() {
     let mut hears = stage.listen().await;
 
     let queues = vec![(stage.definition.clone(), vec![stage.shared.clone()])];
-    let arguments = lease_manager::Arguments { queues, around: stage.around.clone() };
+    let arguments = lease_manager::Arguments { queues, unordered: Vec::new(), around: stage.around.clone() };
     let before = lock(&stage.around.manager).clone();
     Actor::spawn(None, lease_manager::LeaseManager, arguments).await.unwrap();
     // What the new manager asked is answered to the listener.

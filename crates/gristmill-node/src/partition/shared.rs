@@ -1,5 +1,6 @@
 //! What a partition's actor shares with workers, heartbeat and doorbell. It outlives tenures and restarts of the actor.
 
+use crate::competing::claims::Claims;
 use crate::partition::Message;
 use crate::partition::tenure::{Ended, Run};
 use crate::partition::told::StandsAt;
@@ -41,6 +42,10 @@ pub(crate) struct Shared {
     pub(crate) share: Share,
     /// Runs that wait for a worker. Locked after the run queue's line, never before.
     pub(crate) queued: Mutex<VecDeque<Run>>,
+    /// So many slots are asked for, to claim with. Locked as `queued` is.
+    pub(crate) asked: Mutex<usize>,
+    /// Where the ordering is none.
+    pub(crate) claims: Option<Claims>,
     /// The epoch whose runs may start; 0 for none.
     gate: AtomicU64,
     /// Nothing more starts but what was acknowledged.
@@ -77,6 +82,8 @@ impl Shared {
             expires_in: None,
             share: Share::default(),
             queued: Mutex::default(),
+            asked: Mutex::default(),
+            claims: None,
             gate: AtomicU64::new(0),
             leaving: AtomicBool::new(false),
             trusted_until_us: AtomicU64::new(0),
@@ -89,6 +96,11 @@ impl Shared {
             stands: StandsAt::default(),
             actor: Mutex::default(),
         }
+    }
+
+    /// As a partition without an order.
+    pub(crate) fn unordered(self, visibility_timeout: Duration) -> Self {
+        Self { claims: Some(Claims::new(visibility_timeout)), ..self }
     }
 
     /// As a partition of this queue of the node.
@@ -156,10 +168,14 @@ impl Shared {
         micros(now) < self.trusted_until_us.load(Ordering::SeqCst)
     }
 
-    /// Whether a run of this epoch may start at `now`.
-    pub(crate) fn may_start(&self, epoch: Epoch, acknowledged: bool, now: Instant) -> bool {
-        let left = self.leaving.load(Ordering::SeqCst) && !acknowledged;
-        self.gate.load(Ordering::SeqCst) == epoch.0 && !left && self.trusted(now)
+    /// Whether this run may start at `now`.
+    pub(crate) fn may_start(&self, run: &Run, now: Instant) -> bool {
+        let left = self.leaving.load(Ordering::SeqCst) && !run.acknowledged;
+        let trusted = match &self.claims {
+            None => self.trusted(now),
+            Some(claims) => run.acknowledged || claims.trusts(run.entry.place, now),
+        };
+        self.gate.load(Ordering::SeqCst) == run.epoch.0 && !left && trusted
     }
 
     /// Whether runs wait for a slot.
@@ -228,6 +244,15 @@ impl Shared {
     pub(crate) fn soft_cancel(&self, hard_stop_at: Instant) {
         for running in lock(&self.running).values() {
             running.cancellation.soft(hard_stop_at);
+        }
+    }
+
+    /// Asks the run at this place to finish tidily, and at once: its result is refused.
+    pub(crate) fn soft_cancel_at(&self, place: Place, hard_stop_at: Instant) {
+        for ((at, _), running) in &*lock(&self.running) {
+            if *at == place {
+                running.cancellation.soft(hard_stop_at);
+            }
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     /// The link that carries the tenures of this partition.
-    pub(super) fn line_of(&self, partition: u16) -> &Link {
+    pub(crate) fn line_of(&self, partition: u16) -> &Link {
         self.lines.get(usize::from(partition) % self.lines.len().max(1)).unwrap_or(&self.link)
     }
 

@@ -32,6 +32,7 @@ mod starting;
 
 pub(crate) use events::{Action, Became, Bounds, End, Ended, Event, First, Next, Now, Ran, Run, Why};
 pub(crate) use limiting::Asking;
+pub(crate) use settling::{meant, outcome, written};
 
 use crate::partition::calls::{self, Calls};
 use crate::partition::lanes::{LaneId, Lanes};

@@ -104,6 +104,15 @@ impl Judge<'_> {
         settle(&case, verdict)
     }
 
+    /// The verdict on a job that may not start now, where there is no lane for it to wait in: put back, uncharged.
+    pub(crate) fn paused(&self, job: &LaneJob, delay: Duration) -> Settle {
+        let nothing = StateLine::default();
+        let line = job.entry.state.line().unwrap_or(&nothing);
+        let facts = facts_of(&job.entry, self.policy.max_envelope_bytes);
+        let case = Case { entry: &job.entry, line, facts, acknowledged: false };
+        settle(&case, self.wait(&case, line.attempts, delay, line.why))
+    }
+
     fn answered(&self, case: &Case<'_>, answer: Answer) -> Verdict {
         let attempts = case.line.attempts;
         match answer {

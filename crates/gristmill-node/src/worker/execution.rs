@@ -118,7 +118,7 @@ impl Executor {
             slot.take();
         }
         let let_in = run.slot.as_ref().is_none_or(|slot| slot.may_begin(started_at));
-        if !let_in || !partition.may_start(run.epoch, run.acknowledged, started_at) {
+        if !let_in || !partition.may_start(&run, started_at) {
             self.not_run(&partition, run, Ran::NotStarted);
             return true;
         }

@@ -3,9 +3,12 @@
 //!
 //! While the process is closed for a lone run ([`Alone`](super::alone::Alone)), workers get nothing but that one.
 
+use crate::competing::Event;
+use crate::partition::Message;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::Wake;
+use crate::worker::slot::Slot;
 use crate::worker::stealable;
 use crate::worker::turns::{Plenty, Turns};
 use crate::worker::watched::Watched;
@@ -24,6 +27,13 @@ struct Seat {
     awake: AtomicBool,
     worker: Mutex<Option<ActorRef<Wake>>>,
     watched: Mutex<Arc<Watched>>,
+}
+
+/// What a participant starts when it has its turn.
+enum Start {
+    Run(Run),
+    /// It claims with up to so many slots, and starts what it gets.
+    Claim(usize),
 }
 
 #[derive(Default)]
@@ -203,12 +213,46 @@ impl RunQueue {
         {
             let mut line = lock(&self.line);
             let mut queued = lock(&partition.queued);
-            if queued.is_empty() {
+            if queued.is_empty() && *lock(&partition.asked) == 0 {
                 line.turns.join(partition.share, partition.clone());
             }
             queued.extend(runs);
         }
         self.wake_one();
+    }
+
+    /// A partition would claim with up to so many slots: they come with [`Granted`](crate::competing::Event::Granted), fewer
+    /// where fewer are free, once it has its turn. One that asks again asks for this number instead; for 0, no more.
+    pub(crate) fn ask(&self, partition: &Arc<Shared>, slots: usize) {
+        let mut line = lock(&self.line);
+        let queued = lock(&partition.queued);
+        let before = std::mem::replace(&mut *lock(&partition.asked), slots);
+        match (before, slots) {
+            (0, 0) => return,
+            (0, _) => {
+                if queued.is_empty() {
+                    line.turns.join(partition.share, partition.clone());
+                }
+                self.waiting.fetch_add(1, Ordering::SeqCst);
+            }
+            (_, 0) => drop(self.waiting.fetch_sub(1, Ordering::SeqCst)),
+            (..) => return,
+        }
+        drop((queued, line));
+        self.wake_one();
+    }
+
+    /// With the slot of its turn, and as many of the free ones as it can use.
+    fn grant(self: &Arc<Self>, partition: &Shared, asked: usize) {
+        let mut slots = vec![Slot::of(self.clone())];
+        while slots.len() < asked {
+            let free = |free: usize| free.checked_sub(1);
+            if self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_err() {
+                break;
+            }
+            slots.push(Slot::of(self.clone()));
+        }
+        partition.cast(Message::Competing(Event::Granted(slots)));
     }
 
     /// Takes back what has not started of a partition.
@@ -231,14 +275,23 @@ impl RunQueue {
 
     /// The next run, with a slot taken for it. One that has its slot comes first, also while the process is closed: that it
     /// ends is waited for.
-    pub(crate) fn pull(&self) -> Option<(Arc<Shared>, Run)> {
+    pub(crate) fn pull(self: &Arc<Self>) -> Option<(Arc<Shared>, Run)> {
+        loop {
+            match self.pull_one()? {
+                (partition, Start::Run(run)) => return Some((partition, run)),
+                (partition, Start::Claim(slots)) => self.grant(&partition, slots),
+            }
+        }
+    }
+
+    fn pull_one(&self) -> Option<(Arc<Shared>, Start)> {
         if self.admitted.load(Ordering::SeqCst) > 0
-            && let Some(admitted) = lock(&self.line).admitted.pop_front()
+            && let Some((partition, run)) = lock(&self.line).admitted.pop_front()
         {
             if self.admitted.fetch_sub(1, Ordering::SeqCst) > 1 {
                 self.wake_one();
             }
-            return Some(admitted);
+            return Some((partition, Start::Run(run)));
         }
         let free = |free: usize| free.checked_sub(1);
         let before = self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).ok()?;
@@ -255,16 +308,23 @@ impl RunQueue {
         found
     }
 
-    fn next_lone(&self) -> Option<(Arc<Shared>, Run)> {
+    fn next_lone(&self) -> Option<(Arc<Shared>, Start)> {
         let mut line = lock(&self.line);
-        let run = line.lone.take()?;
+        let run = Start::Run(line.lone.take()?);
         line.lent_to.clone().map(|partition| (partition, run))
     }
 
-    fn next(&self, plenty: Plenty) -> Option<(Arc<Shared>, Run)> {
+    fn next(&self, plenty: Plenty) -> Option<(Arc<Shared>, Start)> {
         lock(&self.line).turns.next(plenty, |partition| {
             let mut queued = lock(&partition.queued);
-            (queued.pop_front(), !queued.is_empty())
+            let mut asked = lock(&partition.asked);
+            match queued.pop_front() {
+                Some(run) => (Some(Start::Run(run)), !queued.is_empty() || *asked > 0),
+                None => {
+                    let slots = std::mem::take(&mut *asked);
+                    ((slots > 0).then_some(Start::Claim(slots)), false)
+                }
+            }
         })
     }
 

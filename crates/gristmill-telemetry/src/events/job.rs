@@ -63,6 +63,14 @@ events! {
     JobsHandedBack "jobs.handed_back" DEBUG "gristmill_node" "jobs are laid down for the next owner"
         { queue: str, partition: num, jobs: num }
         {}
+    /// Claims without a lease were lost.
+    ClaimsLost "claims.lost" WARN "gristmill_node" "claims were lost before their jobs were settled; what they ran for is refused, and runs elsewhere"
+        { queue: str, partition: num, claims: num }
+        { claims_lost_total[queue] += claims }
+    /// Claims were taken whose visibility timeout was over.
+    ClaimsRecovered "claims.recovered" INFO "gristmill_node" "took claims that nobody extended any more"
+        { queue: str, partition: num, claims: num }
+        { claims_recovered_total[queue] += claims }
     /// The same, by a node that leaves.
     JobsHandedBackInDrain "jobs.handed_back_in_drain" INFO "gristmill_node" "jobs are laid down for others, since the node leaves"
         { queue: str, partition: num, jobs: num }

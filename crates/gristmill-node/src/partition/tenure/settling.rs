@@ -324,7 +324,7 @@ impl Tenure {
 }
 
 /// What becomes of a run whose verdict is written.
-fn meant(verdict: &Verdict) -> Outcome {
+pub(crate) fn meant(verdict: &Verdict) -> Outcome {
     match verdict {
         Verdict::Done { .. } => Outcome::Done,
         Verdict::Discard => Outcome::Discarded,
@@ -339,7 +339,7 @@ fn meant(verdict: &Verdict) -> Outcome {
 }
 
 /// What became of a run, by the answer to its settle.
-fn outcome(settled: &Settled, verdict: &Verdict) -> Outcome {
+pub(crate) fn outcome(settled: &Settled, verdict: &Verdict) -> Outcome {
     match settled {
         Settled::Done => Outcome::Done,
         Settled::Stale => Outcome::Stale,
@@ -355,7 +355,7 @@ fn outcome(settled: &Settled, verdict: &Verdict) -> Outcome {
 }
 
 /// What a verdict writes, in bytes, where it may be much.
-fn written(verdict: &Verdict) -> usize {
+pub(crate) fn written(verdict: &Verdict) -> usize {
     match verdict {
         Verdict::Done { entity, emits, .. } => {
             let state = match entity {

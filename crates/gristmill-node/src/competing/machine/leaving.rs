@@ -1,0 +1,85 @@
+//! What is handed back: at once what did not start, and at a drain whatever is held; any node takes it, uncharged.
+
+use super::{For, Held, Machine, Phase, Stage};
+use crate::competing::events::Action;
+use gristmill_broker::Call;
+use gristmill_broker::call::MAX_JOBS_PER_CALL;
+use gristmill_job::Place;
+
+impl Machine {
+    /// Lays a claim down. `stopped`: its run was stopped hard.
+    pub(super) fn hand_back(&mut self, place: Place, stopped: bool, actions: &mut Vec<Action>) {
+        let Some(held) = self.held.get_mut(&place) else { return };
+        held.stage = Stage::HandingBack;
+        self.to_hand_back.push((place, stopped));
+        self.alone_over(place, actions);
+    }
+
+    pub(super) fn send_hand_backs(&mut self, actions: &mut Vec<Action>) {
+        let mut back = std::mem::take(&mut self.to_hand_back);
+        // Those that were stopped come first.
+        back.sort_by_key(|(_, stopped)| !stopped);
+        for chunk in back.chunks(MAX_JOBS_PER_CALL) {
+            let places: Vec<Place> = chunk.iter().map(|(place, _)| *place).collect();
+            let stopped = chunk.iter().filter(|(_, stopped)| *stopped).count();
+            actions.push(Action::HandedBack(places.len()));
+            self.send(Call::HandBack { places, stopped }, For::HandBack, actions);
+        }
+    }
+
+    pub(super) fn handed_back(&mut self, call: &Call, actions: &mut Vec<Action>) {
+        let Call::HandBack { places, .. } = call else { return };
+        for place in places {
+            if self.held.get(place).is_none_or(|held| held.stage == Stage::HandingBack) {
+                self.held.remove(place);
+                actions.push(Action::Forget(*place));
+            }
+        }
+    }
+
+    /// The node leaves: nothing is claimed and nothing starts any more; what runs may end.
+    pub(super) fn drain(&mut self, actions: &mut Vec<Action>) {
+        if self.phase != Phase::Serving {
+            return;
+        }
+        self.phase = Phase::Draining;
+        if self.claiming.stop_asking() {
+            actions.push(Action::Ask(0));
+        }
+        actions.push(Action::Listen(None));
+        actions.push(Action::Withdraw);
+        let waits = |held: &&Held| held.stage == Stage::Alone;
+        let waiting: Vec<Place> = self.held.values().filter(waits).map(|held| held.job.entry.place).collect();
+        for place in waiting {
+            self.hand_back(place, false, actions);
+        }
+    }
+
+    pub(super) fn leave(&mut self, actions: &mut Vec<Action>) {
+        for (_, settling) in std::mem::take(&mut self.settle_later) {
+            self.hand_back(settling.place(), false, actions);
+        }
+        self.send_hand_backs(actions);
+        let quiet =
+            self.held.is_empty() && self.asking == 0 && self.calls.is_empty() && self.to_settle.is_empty();
+        if quiet && self.claiming.is_idle() && self.promoting.is_idle() {
+            self.phase = Phase::Left;
+            actions.push(Action::Left);
+        }
+    }
+
+    /// The last act before exit: lays everything down, also what still runs (it cannot be stopped). How many runs are left.
+    pub(crate) fn abandon(&mut self, actions: &mut Vec<Action>) -> usize {
+        let runs = |held: &&Held| matches!(held.stage, Stage::Running | Stage::Lost { .. });
+        let place = |held: &Held| (held.job.entry.place, held.job.acknowledged);
+        let running: Vec<(Place, bool)> = self.held.values().filter(runs).map(place).collect();
+        for (place, acknowledged) in &running {
+            match acknowledged {
+                true => drop(self.held.remove(place)),
+                false => self.hand_back(*place, true, actions),
+            }
+        }
+        self.send_hand_backs(actions);
+        running.len()
+    }
+}
