@@ -4,7 +4,7 @@
 use crate::cost;
 use crate::failure::{Failure, Outcome, ensure};
 use crate::handlers::{Seen, age_ms, registry};
-use crate::jobs::{SMALL, SMALL_PARTITIONS, queue};
+use crate::jobs::{KIND, SMALL, SMALL_PARTITIONS, queue};
 use crate::plan::{Role, Task, Told};
 use crate::rate::{Samples, percentile};
 use crate::raw;
@@ -14,6 +14,7 @@ use gristmill_job::{Envelope, QueueName, RetryBudget};
 use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
 use gristmill_otlp::environment::Environment;
 use gristmill_otlp::{Exporter, Wanted};
+use gristmill_schedule::{Schedule, Timing};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::trace::Tracing;
 use redis::Value;
@@ -58,6 +59,7 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         if config.lease_ttl != Duration::from_millis(task.lease_ms) {
             config = config.with_lease(Duration::from_millis(task.lease_ms));
         }
+        config.schedules = schedules(task)?;
         let (telemetry, exporter) = telemetry(task)?;
         config.telemetry = telemetry.clone();
         let seen = Seen::new(task);
@@ -98,6 +100,16 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         say(&report);
         Ok(())
     })
+}
+
+/// All of them due every second, each with a key of its own.
+fn schedules(task: &Task) -> Outcome<Vec<Schedule>> {
+    let queue = queue(task.partitions)?.name;
+    let schedule = |n: usize| {
+        let timing = Timing::cron("* * * * * *", "UTC")?;
+        Schedule::new(&format!("tick-{n}"), queue.as_str(), KIND, timing)
+    };
+    (0..task.schedules).map(|n| schedule(n).map_err(broken)).collect()
 }
 
 /// What a node tells of itself, and what takes it away.

@@ -81,6 +81,11 @@ pub(crate) fn registry(task: &Task, seen: Seen) -> Outcome<Registry> {
             seen.ran();
             seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner).push(age);
         }),
+        Role::Slot => registry.kind(KIND, async |_: Raw, context: Context, seen: State<Seen>| {
+            let age = now_nanos().saturating_sub(context.version() * 1_000_000) as f64 / 1e6;
+            seen.ran();
+            seen.ages_ms.lock().unwrap_or_else(PoisonError::into_inner).push(age);
+        }),
         Role::Fair => registry.kind(KIND, async |payload: Raw, context: Context, seen: State<Seen>| {
             let age = age_ms(&payload.bytes);
             seen.ran();

@@ -51,6 +51,12 @@ pub(crate) struct Arguments {
     /// Jobs for later that are due at once [default: 100000, quick: 20000].
     #[arg(long)]
     promote_jobs: Option<usize>,
+    /// Schedules that are due every second [default: 1000, quick: 200].
+    #[arg(long)]
+    schedules: Option<usize>,
+    /// Slots of each of them per round [default: 30, quick: 5].
+    #[arg(long)]
+    slots_each: Option<usize>,
     /// Jobs per side and round of the postgres scenario [default: 50000, quick: 5000].
     #[arg(long)]
     postgres_jobs: Option<usize>,
@@ -99,6 +105,7 @@ pub(crate) enum Only {
     Dead,
     Promote,
     Fairness,
+    Schedules,
     Telemetry,
     Postgres,
     Http,
@@ -164,6 +171,9 @@ pub(crate) struct Task {
     /// Runs at a time.
     #[arg(long, default_value_t = HANDLERS_PER_NODE)]
     pub(crate) slots: usize,
+    /// Schedules that are due every second.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) schedules: usize,
     /// Where the work is done: a database, a site.
     #[arg(long, default_value = "")]
     pub(crate) target: String,
@@ -197,6 +207,8 @@ pub(crate) enum Role {
     Effect,
     /// Notes how old the job is.
     Latency,
+    /// Notes how long ago the job's slot was.
+    Slot,
     /// Never ends.
     Hold,
     /// Tells when the first recovered job starts.
@@ -236,6 +248,8 @@ pub(crate) struct Plan {
     pub(crate) poisons: usize,
     pub(crate) dead_letters: usize,
     pub(crate) promote_jobs: usize,
+    pub(crate) schedules: usize,
+    pub(crate) slots_each: usize,
     pub(crate) postgres_jobs: usize,
     pub(crate) http_jobs: usize,
     pub(crate) slots: usize,
@@ -267,6 +281,8 @@ impl Arguments {
             poisons: self.poisons.unwrap_or(pick(1, 3)).max(1),
             dead_letters: self.dead_letters.unwrap_or(dead_letters).max(1),
             promote_jobs: self.promote_jobs.unwrap_or(pick(20_000, 100_000)).max(1),
+            schedules: self.schedules.unwrap_or(pick(200, 1000)).clamp(1, 10_000),
+            slots_each: self.slots_each.unwrap_or(pick(5, 30)).max(1),
             postgres_jobs: self.postgres_jobs.unwrap_or(pick(5000, 50_000)).max(1),
             http_jobs: self.http_jobs.unwrap_or(pick(20_000, 200_000)).max(1),
             slots: usize::from(self.slots),

@@ -43,6 +43,10 @@ pub(crate) struct Figures {
     pub(crate) fairness_alone_p99_ms: Option<f64>,
     pub(crate) fairness_small_p50_ms: Option<f64>,
     pub(crate) fairness_small_p99_ms: Option<f64>,
+    /// How many were due in the same second.
+    pub(crate) schedules: Option<f64>,
+    pub(crate) slot_to_start_p50_ms: Option<f64>,
+    pub(crate) slot_to_start_p99_ms: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -106,6 +110,9 @@ impl fmt::Display for Figures {
             ("fairness_alone_p99_ms", shown(self.fairness_alone_p99_ms, 3)),
             ("fairness_small_p50_ms", shown(self.fairness_small_p50_ms, 3)),
             ("fairness_small_p99_ms", shown(self.fairness_small_p99_ms, 3)),
+            ("schedules", shown(self.schedules, 0)),
+            ("slot_to_start_p50_ms", shown(self.slot_to_start_p50_ms, 3)),
+            ("slot_to_start_p99_ms", shown(self.slot_to_start_p99_ms, 3)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

@@ -69,6 +69,13 @@ impl Child {
         Self::spawn(&arguments, expect)?.ready()
     }
 
+    /// Starts a node that has the plan's schedules.
+    pub(crate) fn recurring(plan: &Plan, url: &str, role: Role, expect: usize) -> Outcome<Self> {
+        let mut arguments = arguments("node", plan, url, "bench", role, expect);
+        arguments.push(format!("--schedules={}", plan.schedules));
+        Self::spawn(&arguments, expect)?.ready()
+    }
+
     /// Starts the site that answers requests. Gives its address, too.
     pub(crate) fn site() -> Outcome<(Self, String)> {
         let site = Self::spawn(&["site".to_owned()], 0)?;

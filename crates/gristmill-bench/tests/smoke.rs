@@ -8,7 +8,7 @@ use gristmill_testkit::process::Process;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const FIELDS: [&str; 36] = [
+const FIELDS: [&str; 39] = [
     "drain_ratio",
     "drain_of_ceiling",
     "drain_own_ids_ratio",
@@ -45,6 +45,9 @@ const FIELDS: [&str; 36] = [
     "fairness_alone_p99_ms",
     "fairness_small_p50_ms",
     "fairness_small_p99_ms",
+    "schedules",
+    "slot_to_start_p50_ms",
+    "slot_to_start_p99_ms",
 ];
 
 /// They would disturb each other's memory: one at a time.
@@ -75,6 +78,8 @@ fn a_small_run_of_everything_ends_with_the_agreed_line() {
         "--poisons=1",
         "--dead-letters=5000",
         "--promote-jobs=2000",
+        "--schedules=20",
+        "--slots-each=3",
         "--postgres-jobs=500",
         "--http-jobs=1000",
         "--slots=4",

@@ -37,6 +37,8 @@ pub struct Admission<'a> {
     pub incarnation: &'a Incarnation,
     /// How long a slot stands without being kept.
     pub ttl: Duration,
+    /// Whether this node has no slot of the kind: once it has asked in vain for a second, one is left for it.
+    pub has_none: bool,
 }
 
 /// What the limits say to a run.
@@ -78,14 +80,15 @@ impl Connection {
     /// # Errors
     /// [`CallError`]: it is not known which of them have slots. A repeat holds them, and may use up another token.
     pub async fn admit(&self, admission: &Admission<'_>, runs: &[Admit]) -> Result<Vec<Admitted>, CallError> {
-        let Admission { queue, kind, limit, incarnation, ttl } = admission;
-        let mut script = ADMIT.call_sized(4 + runs.len(), 4 + 3 * runs.len(), 128 * runs.len());
+        let Admission { queue, kind, limit, incarnation, ttl, has_none } = admission;
+        let mut script = ADMIT.call_sized(5 + runs.len(), 5 + 3 * runs.len(), 128 * runs.len());
         script.arg(keys::limits(queue)).arg(keys::holders(queue, kind)).arg(keys::owners(queue, kind));
-        script.arg(keys::rate(queue, kind));
+        script.arg(keys::rate(queue, kind)).arg(keys::waiters(queue, kind));
         for run in runs {
             script.arg(keys::rate_of_key(queue, kind, run.key.as_bytes()));
         }
         script.arg(*kind).arg(incarnation.as_str()).arg(millis(*ttl)).arg(limit.stored());
+        script.arg(if *has_none { "1" } else { "0" });
         for run in runs {
             script.arg(run.name.stored()).arg(run.asked.to_string()).arg(run.job.as_bytes());
         }

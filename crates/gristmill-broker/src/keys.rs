@@ -123,6 +123,13 @@ pub fn owners(queue: &QueueName, kind: &str) -> String {
     format!("gm:{{{queue}}}:owners:{kind}")
 }
 
+/// Hash of a queue and kind: incarnation of a node that has no slot and asks in vain, to `<since ms> <seen ms>`. Written and
+/// removed by `admit`; void two seconds after it was seen.
+#[must_use]
+pub fn waiters(queue: &QueueName, kind: &str) -> String {
+    format!("gm:{{{queue}}}:waiters:{kind}")
+}
+
 /// String of a queue and kind: when its rate is used up to, in µs. Written by `admit`, gone a second after it means nothing.
 #[must_use]
 pub fn rate(queue: &QueueName, kind: &str) -> String {

@@ -107,13 +107,18 @@ impl Actor for Scheduler {
         message: Message,
         state: &mut State,
     ) -> Result<(), ActorProcessingErr> {
+        let mut looks = true;
         match message {
             Message::Wake => {}
             Message::Leave => state.leaving = true,
             Message::Defined { who, sent, heard, answer } => state.defined(&who, sent, heard, answer),
-            Message::Fired { who, sent, heard, answer } => state.fired(who, sent, heard, answer),
+            Message::Fired { who, sent, heard, answer } => {
+                state.fired(who, sent, heard, answer);
+                // As long as enough calls are on their way, their answers make room for many at once.
+                looks = state.fires <= MOST_FIRES / 2;
+            }
         }
-        if !state.leaving {
+        if looks && !state.leaving {
             state.look(&myself);
         }
         Ok(())

@@ -16,6 +16,7 @@ mod poison;
 mod postgres;
 mod promote;
 mod recovery;
+mod schedules;
 mod sharing;
 mod telemetry;
 
@@ -66,7 +67,7 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 14] = [
+const SCENARIOS: [(Only, Scenario); 15] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
@@ -78,6 +79,7 @@ const SCENARIOS: [(Only, Scenario); 14] = [
     (Only::Dead, dead::run),
     (Only::Promote, promote::run),
     (Only::Fairness, fairness::run),
+    (Only::Schedules, schedules::run),
     (Only::Telemetry, telemetry::run),
     (Only::Postgres, postgres::run),
     (Only::Http, http::run),

@@ -4,7 +4,7 @@ use crate::fixture::*;
 use gristmill_broker::admit::{Admission, Admit, Admitted};
 use gristmill_broker::keep::Held;
 use gristmill_broker::limit::{Asked, SlotName};
-use gristmill_broker::{Epoch, keys};
+use gristmill_broker::{Epoch, Incarnation, keys};
 use gristmill_job::{JobId, Key, Limit, Place, Rate, RatePer};
 use gristmill_testkit::seed::{SplitMix64, seed};
 use std::collections::BTreeMap;
@@ -32,8 +32,18 @@ fn at_most(runs: u32) -> Limit {
 impl World {
     async fn admit(&self, who: &str, limit: &Limit, runs: &[Admit]) -> Vec<Admitted> {
         let incarnation = incarnation(who);
+        self.admit_as(&incarnation, limit, runs, false).await
+    }
+
+    async fn admit_as(
+        &self,
+        incarnation: &Incarnation,
+        limit: &Limit,
+        runs: &[Admit],
+        has_none: bool,
+    ) -> Vec<Admitted> {
         let (queue, ttl) = (&self.queue.name, HOUR);
-        let admission = Admission { queue, kind: KIND, limit, incarnation: &incarnation, ttl };
+        let admission = Admission { queue, kind: KIND, limit, incarnation, ttl, has_none };
         self.connection.admit(&admission, runs).await.unwrap()
     }
 
@@ -327,5 +337,44 @@ fn what_is_freed_late_is_not_what_the_same_job_holds_by_then() {
         );
         assert!(!world.free("a", 1, 5).await);
         assert_eq!(world.running().await, 1);
+    });
+}
+
+#[test]
+fn a_node_that_has_no_slot_and_asked_in_vain_for_a_second_is_let_in_next() {
+    on_each(async |world| {
+        let limit = at_most(1);
+        let waiters = keys::waiters(&world.queue.name, KIND);
+        let (b, c) = (incarnation("b"), incarnation("c"));
+        // As if it had begun to wait so long ago, and asked so long ago for the last time.
+        let waited = async |who: &Incarnation, since: u64, seen: u64| {
+            let now = world.connection.holders(&world.queue.name, KIND, 1).await.unwrap().2.0;
+            let line = format!("{} {}", now - since, now - seen);
+            world.raw(&[b"HSET", waiters.as_bytes(), who.as_str().as_bytes(), line.as_bytes()]);
+        };
+        assert_eq!(world.admit("a", &limit, &[asks(1, 1)]).await, [Admitted::Slot]);
+        assert_eq!(world.admit_as(&b, &limit, &[asks(2, 1)], true).await, [Admitted::Full(1)]);
+        assert!(world.raw(&[b"HGET", waiters.as_bytes(), b.as_str().as_bytes()]).as_str().is_some());
+        assert!(world.free("a", 1, 1).await);
+        waited(&b, 1500, 100).await;
+        waited(&c, 1200, 100).await;
+        // Who has just had one waits for it; so does who waited, but less long. What is held goes on.
+        assert_eq!(world.admit("a", &limit, &[asks(3, 1)]).await, [Admitted::Full(0)]);
+        assert_eq!(world.admit_as(&c, &limit, &[asks(4, 1)], true).await, [Admitted::Full(0)]);
+        assert_eq!(world.admit_as(&b, &limit, &[asks(2, 1)], true).await, [Admitted::Slot]);
+        assert_eq!(
+            world.admit("a", &limit, &[asks(2, 2)]).await,
+            [Admitted::Slot],
+            "inherited by its next owner"
+        );
+        assert!(world.free("a", 2, 2).await);
+        // One that has not been seen for two seconds waits no more, and one that has not waited for a second is not let in before.
+        waited(&c, 60_000, 2500).await;
+        waited(&b, 10, 10).await;
+        assert_eq!(world.admit("a", &limit, &[asks(3, 1)]).await, [Admitted::Slot]);
+        // After a clock was set back, nobody waits since a time to come.
+        assert!(world.free("a", 3, 1).await);
+        world.raw(&[b"HSET", waiters.as_bytes(), b"d~1", b"99999999999999 99999999999999"]);
+        assert_eq!(world.admit("a", &limit, &[asks(3, 1)]).await, [Admitted::Slot]);
     });
 }

@@ -1,5 +1,6 @@
 //! `schedules`: listed, paused, resumed, triggered, removed; each on what a node wrote, and on what was put there by hand.
 
+use crate::asked::{address, metric, wait_metric};
 use crate::fixture::{Fixture, SOON};
 use crate::keys::keys_of;
 use gristmill_testkit::eventually;
@@ -123,4 +124,21 @@ fn what_a_hand_has_broken_is_shown_and_breaks_nothing() {
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("cannot be read"), "{said:?}");
     assert_eq!(fixture.run("schedules remove tick --yes").code, 0);
+}
+
+#[test]
+fn a_monitor_tells_how_long_a_slot_is_overdue_and_nothing_of_what_is_paused_or_gone() {
+    let fixture = Fixture::new();
+    let node = fixture.stubborn_node(TICK);
+    eventually(SOON, "a slot is fired", || (fired(&fixture) > 0).then_some(()));
+    let monitor = fixture.stubborn("monitor --set health.listen=127.0.0.1:0 --set monitor.every_ms=100");
+    let at = address(&monitor);
+    let overdue = "schedule_overdue_seconds{queue=\"q\",schedule=\"tick\"}";
+    wait_metric(at, overdue, |late| late < 2.0);
+    drop(node);
+    wait_metric(at, overdue, |late| late > 2.0);
+    assert_eq!(fixture.run("schedules pause tick --reason x").code, 0);
+    wait_metric(at, overdue, |late| late == 0.0);
+    assert_eq!(fixture.run("schedules remove tick --yes").code, 0);
+    eventually(SOON, "no number", || metric(at, overdue).is_none().then_some(()));
 }

@@ -173,7 +173,8 @@ pub(crate) async fn ask(
     let limit = asking.first().map(|one| one.permit.gate.limit).unwrap_or_default();
     let runs: Vec<Admit> = asking.iter().map(|one| one.permit.asks(one.entry.key.clone())).collect();
     let (incarnation, ttl) = (&around.incarnation, around.lease_ttl);
-    let admission = Admission { queue, kind, limit: &limit, incarnation, ttl };
+    let has_none = asking.first().is_none_or(|one| one.permit.gate.holds() == 0);
+    let admission = Admission { queue, kind, limit: &limit, incarnation, ttl, has_none };
     let sent = Instant::now();
     let said = match around.link.current() {
         Some(connection) => connection.admit(&admission, &runs).await,
