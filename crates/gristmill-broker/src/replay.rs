@@ -107,6 +107,7 @@ impl Connection {
             &keys.returned_bodies,
             &keys.originals,
             &keys.held,
+            &keys.meta,
         ];
         let bytes: usize = letters.iter().map(|letter| 128 + letter.bytes()).sum();
         let mut script = REPLAY.call_sized(fixed.len() + letters.len(), 8 * letters.len(), bytes);

@@ -306,6 +306,7 @@ for n, job in ipairs(jobs) do
     local written, word = pcall(job.write, job)
     if written then
       settled[#settled + 1] = job.place
+      if unordered and has_state and job.verdict ~= 'dead' then redis.pcall('HDEL', KEYS[9], job.place) end
       if has_state then redis.call('HDEL', KEYS[3], job.place) end
       answer = word
     else

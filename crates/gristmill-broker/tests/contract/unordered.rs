@@ -7,6 +7,7 @@ use gristmill_broker::create::CreateError;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::lease::acquire::Acquired;
 use gristmill_broker::reclaim::{Reclaim, Reclaimed};
+use gristmill_broker::replay::{Replay, Replayed};
 use gristmill_broker::start::{How, Marked, Start};
 use gristmill_broker::state::{StateLine, Suspicion, Why};
 use gristmill_broker::{CallError, Entry, Epoch, Fence, Mode, QueueDefinition, Settle, Settled, Verdict};
@@ -374,5 +375,30 @@ fn a_stream_that_is_gone_is_said_to_be_gone() {
         world.connection.create(&world.queue).await.unwrap();
         assert_eq!(world.settle_as("a", vec![done(&entries[0])]).await, [Settled::Gone]);
         assert_eq!(world.grab("a", 1).await, []);
+    });
+}
+
+#[test]
+fn a_letter_comes_back_into_the_stream_at_a_new_place() {
+    on_each(async |world| {
+        world.unordered().await;
+        world.enqueue(&[own("1", "k")]).await;
+        let entry = &world.grab("a", 1).await[0];
+        assert_eq!(world.settle_as("a", vec![dead(entry, "l")]).await, [Settled::Dead]);
+        let letter = world.connection.dead_letters(&world.queue, 0, 0, 10).await.unwrap().remove(0);
+        let replay = Replay::of(Bytes::from("l"), letter.letter.unwrap()).unwrap();
+        let edited = replay.with_envelope(Bytes::from("another envelope"));
+        let replayed = world.connection.replay(&world.keys, std::slice::from_ref(&edited)).await.unwrap();
+        assert_eq!(replayed, [Replayed::Replayed]);
+        let back = &world.grab("b", 5).await[0];
+        assert!(back.place > entry.place, "a new place");
+        assert_eq!((back.id.as_bytes(), back.key.as_bytes()), (&b"1"[..], &b"k"[..]));
+        assert_eq!(&back.envelope[..], b"another envelope");
+        assert_eq!((line_of(back).turn, line_of(back).replays), (1, 1));
+        assert_eq!(world.standing("1").await, format!("waiting {}", back.place));
+        assert_eq!(world.connection.replay(&world.keys, &[edited]).await.unwrap(), [Replayed::Gone]);
+        assert_eq!(world.settle_as("b", vec![done(back)]).await, [Settled::Done]);
+        assert_eq!((world.length(), world.standing("1").await), (0, "applied".to_owned()));
+        assert!(world.hash(&world.keys.originals).is_empty(), "its first envelope is forgotten with it");
     });
 }
