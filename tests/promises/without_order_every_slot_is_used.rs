@@ -3,9 +3,11 @@
 
 use gristmill_job::DeadReason;
 use gristmill_testkit::eventually;
-use gristmill_tests::fleet::{Fleet, SOON};
+use gristmill_testkit::history::now_us;
+use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::script::{Death, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
+use std::time::Duration;
 
 fn effect() -> Script {
     Script { effect: true, ..Script::default() }
@@ -130,5 +132,106 @@ fn a_job_that_kills_its_process_dies_alone_and_the_others_run() {
         assert_eq!((letters[0].job.as_slice(), letters[0].reason), (&b"poison"[..], DeadReason::Crashed));
         assert_eq!((letters[0].attempts, letters[0].crashes.len()), (0, 3), "{letters:?}");
         assert!(fleet.history().runs.iter().all(|run| run.attempt == 1), "a death was counted as an attempt");
+    });
+}
+
+#[test]
+fn the_claims_of_a_dead_node_are_found_behind_hundreds_of_a_live_one() {
+    on_servers(|options| {
+        let mut fleet = Fleet::unordered(options);
+        let jobs = |from: usize, jobs: usize, wait_ms| -> Vec<_> {
+            let script = Script { wait_ms, recovered_wait_ms: Some(1), ..effect() };
+            let job = |n| Fleet::job(&format!("j{n}"), &Fleet::key_in(0, n), 1, &script);
+            (from..from + jobs).map(job).collect()
+        };
+        let _live = fleet.node_with(&["--visibility-ms", "1500", "--slots", "300"]);
+        fleet.enqueue(jobs(0, 300, 600_000));
+        fleet.wait_started(300);
+        let mut dying = fleet.node_with(&["--visibility-ms", "1500", "--slots", "20"]);
+        fleet.enqueue(jobs(300, 20, 600_000));
+        fleet.wait_started(320);
+        fleet.kill(&mut dying);
+        let _third = fleet.node_with(&["--visibility-ms", "1500", "--slots", "8"]);
+        // More than ten times of what one slice takes lies before them.
+        let done = |fleet: &Fleet| fleet.history().runs.iter().filter(|run| run.is_done()).count();
+        eventually(SOON, "what the dead one held is done", || (done(&fleet) == 20).then_some(()));
+        let runs = fleet.history().runs;
+        let again = runs.iter().filter(|run| run.started_us > 0 && run.is_done());
+        assert!(again.clone().all(|run| run.job.id[1..].parse::<usize>().unwrap() >= 300), "of the live one");
+        assert_eq!(runs.len(), 340, "and nothing else ran twice");
+    });
+}
+
+#[test]
+fn a_node_that_dies_while_it_recovers_loses_nothing() {
+    on_servers(|options| {
+        let mut fleet = Fleet::unordered(options);
+        let timeout = ["--visibility-ms", "1000"];
+        let jobs = Fleet::unlike(0, 300, &Script { wait_ms: 50, ..effect() });
+        let mut node = fleet.node_with(&timeout);
+        fleet.enqueue(jobs.clone());
+        fleet.wait_started(40);
+        for _ in 0..3 {
+            fleet.kill(&mut node);
+            node = fleet.node_with(&timeout);
+            node.process.wait_line(|line| line.text.contains("nobody extended any more"), SOON).unwrap();
+        }
+        fleet.kill(&mut node);
+        let _last = fleet.node_with(&timeout);
+        fleet.wait_settled();
+        fleet.assert_effects(&jobs);
+    });
+}
+
+#[test]
+fn a_node_with_a_twentieth_of_a_processor_doubles_no_effect() {
+    on_servers(|options| {
+        let mut fleet = Fleet::unordered(options);
+        let timeout = ["--visibility-ms", "1000"];
+        let (_quick, mut slow) = (fleet.node_with(&timeout), fleet.node_with(&timeout));
+        let from = now_us();
+        let mut jobs = Vec::new();
+        for burst in 0..5 {
+            let burst = Fleet::unlike(burst * 200, 200, &Script { wait_ms: 3, ..effect() });
+            fleet.enqueue(burst.clone());
+            jobs.extend(burst);
+            // 10 ms of 200.
+            for _ in 0..5 {
+                slow.process.pause().unwrap();
+                std::thread::sleep(Duration::from_millis(190));
+                slow.process.resume().unwrap();
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        fleet.wait_settled();
+        fleet.cut_off(&slow, from, now_us());
+        fleet.assert_effects(&jobs);
+        assert!(slow.counts().of("done") > 0, "the slow one did nothing");
+    });
+}
+
+#[test]
+fn a_stream_and_a_group_that_are_deleted_by_hand_are_made_again() {
+    on_servers(|options| {
+        let mut fleet = Fleet::unordered(options);
+        let _nodes = [fleet.node(), fleet.node()];
+        let before = Fleet::unlike(0, 50, &effect());
+        fleet.enqueue(before.clone());
+        fleet.wait_settled();
+        for partition in 0..PARTITIONS {
+            let stream = fleet.queue().partition(partition).stream;
+            let command: &[&[u8]] = match partition % 2 {
+                0 => &[b"DEL", stream.as_bytes()],
+                _ => &[b"XGROUP", b"DESTROY", stream.as_bytes(), b"workers"],
+            };
+            fleet.server.command(command).unwrap();
+        }
+        let after = Fleet::unlike(50, 100, &effect());
+        fleet.enqueue(after.clone());
+        let all = [before, after].concat();
+        let done = |fleet: &Fleet| fleet.history().runs.iter().filter(|run| run.is_done()).count();
+        eventually(SOON, "all of them have run", || (done(&fleet) >= 150).then_some(()));
+        fleet.wait_settled();
+        fleet.assert_effects(&all);
     });
 }

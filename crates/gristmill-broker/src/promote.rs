@@ -22,7 +22,7 @@ pub struct Promoted {
     pub moved: u64,
     /// How late the latest of them became ready.
     pub late: Duration,
-    /// Members without a body, removed: somebody deleted their bodies by hand.
+    /// Members without a body, or bodies without a member, removed: somebody deleted the other half by hand.
     pub lost: u64,
     /// What is due now, at most [`MAX_JOBS_PER_CALL`]: for the next slice.
     pub due: Vec<Member>,

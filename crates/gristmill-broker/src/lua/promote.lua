@@ -3,11 +3,11 @@
 --      6.. seen (string), one per member with a producer's id, in their order
 -- ARGV 1 incarnation  2 epoch  3 number of this call ('', '' and '': any node may, in mode none)  4 most bytes to move
 --      5 most members to name  6.. members to move, as an earlier answer named them
--- Reply {'ok' | 'already', now (ms), moved, how late the latest of them is (ms), without a body, {members that are due now, by due time, then by seq}, when the
+-- Reply {'ok' | 'already', now (ms), moved, how late the latest of them is (ms), without a body or a member, {members that are due now, by due time, then by seq}, when the
 --   next one is due (ms) or '' if none is, or if some are due now} | {'fenced', ..} | {'gap', number}
 -- Repeated: 'already', and nothing moves. A member that is gone or not due is passed over, so that two nodes at once move
 -- each job once. Beyond the bytes the rest stays, and is named again. A member without a body is no job any more: it is
--- removed with its mark. A key of another type counts as empty.
+-- removed with its mark; and so are bodies without a member, once none is left, but not their marks. A key of another type counts as empty.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
 local fresh = true
 if ARGV[1] ~= '' then
@@ -54,6 +54,10 @@ for n = 6, fresh and #ARGV or 0 do
   end
 end
 if left[1] then redis.call('HDEL', KEYS[4], unpack(left)) end
+if fresh and redis.call('EXISTS', KEYS[3]) == 0 then -- Bodies that nothing names: the set was deleted by hand.
+  lost = lost + redis.call('HLEN', KEYS[4])
+  redis.call('UNLINK', KEYS[4])
+end
 local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now), 'LIMIT', '0', ARGV[5])
 local next_one = not due[1] and redis.call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]
 return {word, now, moved, late, lost, due, next_one or ''}

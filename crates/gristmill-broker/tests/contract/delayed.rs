@@ -287,6 +287,11 @@ fn what_a_person_broke_by_hand_harms_nothing_else() {
         assert_eq!((entries[2].key.as_bytes(), entries[2].envelope.as_ref()), (&b"k"[..], &b"e"[..]));
 
         world.delay(&[hour(own("v", "k"))]).await;
+        world.raw(&[b"DEL", keys.delayed.as_bytes()]);
+        let swept = world.promote(&mut a, &[]).await;
+        assert_eq!((swept.moved, swept.lost, swept.due.len()), (0, 1, 0));
+        assert_eq!(world.count(b"EXISTS", &keys.delayed_bodies), 0, "bodies that nothing names are no jobs");
+        world.delay(&[hour(own("u", "k"))]).await;
         world.raw(&[b"DEL", keys.delayed.as_bytes(), keys.delayed_bodies.as_bytes()]);
         let nothing = world.promote(&mut a, &[]).await;
         assert_eq!((nothing.due.len(), nothing.next), (0, None));

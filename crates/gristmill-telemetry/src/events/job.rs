@@ -56,7 +56,7 @@ events! {
         { queue: str, partition: num, jobs: num, late_ms: ms }
         { jobs_promoted_total[queue] += jobs, promotion_late_seconds[queue] <= late_ms }
     /// Jobs for later were named, and nothing of them is left.
-    JobsWithoutBody "jobs.without_body" ERROR "gristmill_node" "jobs for later are lost: somebody removed their bodies by hand"
+    JobsWithoutBody "jobs.without_body" ERROR "gristmill_node" "jobs for later are lost: somebody removed a half of them by hand"
         { queue: str, partition: num, jobs: num }
         {}
     /// Jobs were laid down for the next owner.
