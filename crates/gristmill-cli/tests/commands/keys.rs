@@ -245,7 +245,7 @@ fn kinds_are_what_living_nodes_say() {
     });
     let kinds = listed["queues"][0]["kinds"].as_array().unwrap();
     let names: Vec<&str> = kinds.iter().map(|kind| kind["kind"].as_str().unwrap()).collect();
-    assert_eq!(names, ["block", "hold", "panic", "refuse"]);
+    assert_eq!(names, ["block", "hold", "panic", "quick", "refuse"]);
     assert_eq!(kinds[0]["agree"], true);
     assert_eq!(kinds[0]["descriptions"][0]["redelivery"], "rerun");
     assert!(kinds[0]["descriptions"][0]["nodes"][0].as_str().unwrap().starts_with("reader~"));

@@ -120,7 +120,7 @@ fn the_log_is_json_where_that_was_asked_for() {
     let event: serde_json::Value = serde_json::from_str(&ready.text).unwrap();
     assert_eq!(
         (event["level"].as_str(), event["kinds"].as_str()),
-        (Some("INFO"), Some("block, hold, panic, refuse"))
+        (Some("INFO"), Some("block, hold, panic, quick, refuse"))
     );
     node.signal(gristmill_testkit::process::Signal::SIGINT).unwrap();
     assert_eq!(node.wait(SOON).unwrap().code(), Some(0));
