@@ -198,9 +198,9 @@ fn a_node_with_a_twentieth_of_a_processor_doubles_no_effect() {
             // 10 ms of 200.
             for _ in 0..5 {
                 slow.process.pause().unwrap();
-                std::thread::sleep(Duration::from_millis(190));
+                std::thread::sleep(Duration::from_millis(190)); // not a wait: the share of the processor
                 slow.process.resume().unwrap();
-                std::thread::sleep(Duration::from_millis(10));
+                std::thread::sleep(Duration::from_millis(10)); // not a wait: the same
             }
         }
         fleet.wait_settled();
