@@ -26,6 +26,7 @@
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
 //! | `batches_answer_for_each_job` | jobs that are handled together end each by its own answer, in the order of their keys, whoever dies |
 //! | `limits_hold_across_the_fleet` | no more run at a time, or in a stretch of time, than the limit says, whoever dies or pauses; no slot leaks; a flooded queue keeps no other waiting |
+//! | `without_order_people_are_heard` | where the ordering is none: cancel, expiry, pause and purge hold there as well |
 //! | `without_order_every_slot_is_used` | where the ordering is none: any node with a free slot takes what comes, once; what a dead or slow one held is taken over |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
@@ -120,3 +121,4 @@ mod what_is_paused_waits;
 mod what_is_purged_is_gone;
 mod what_is_too_late_does_not_start;
 mod without_order_every_slot_is_used;
+mod without_order_people_are_heard;

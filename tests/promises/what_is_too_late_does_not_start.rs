@@ -20,7 +20,7 @@ fn key() -> String {
 }
 
 /// Waits until the clock of Redis shows more than so long after the place of the last of these jobs.
-fn wait_late(fleet: &Fleet, ids: &[String], limit: Duration) {
+pub(crate) fn wait_late(fleet: &Fleet, ids: &[String], limit: Duration) {
     let ready = |id: &String| {
         let standing = fleet.standing_of(id, &key()).unwrap_or_default();
         standing.strip_prefix("waiting ").and_then(|place| place.parse::<Place>().ok()).map(|place| place.ms)

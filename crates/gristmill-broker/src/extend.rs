@@ -14,6 +14,8 @@ use gristmill_job::{Place, UnixMillis};
 pub struct Extended {
     /// Those of the places that this incarnation does not claim any more.
     pub lost: Vec<Place>,
+    /// Those that are, and that a person cancelled.
+    pub cancelled: Vec<Place>,
     /// The Redis clock.
     pub now: UnixMillis,
 }
@@ -30,7 +32,7 @@ impl Connection {
         places: &[Place],
     ) -> Result<Extended, CallError> {
         debug_assert!(places.len() <= MAX_JOBS_PER_CALL && places.is_sorted());
-        let mut script = EXTEND.call(&[keys.stream.as_bytes()]);
+        let mut script = EXTEND.call(&[keys.stream.as_bytes(), keys.state.as_bytes()]);
         script.arg(Fence::unordered(incarnation).consumer());
         for place in places {
             script.arg(place.to_string());
@@ -40,11 +42,16 @@ impl Connection {
             return Err(words.unknown("ok"));
         }
         let now = UnixMillis(words.next_number()?);
-        let mut lost = Vec::new();
-        for place in reply::list(words.next(), "the places that are lost")? {
-            let place = reply::bytes(place)?;
-            lost.extend(Place::parse(&place));
-        }
-        Ok(Extended { lost, now })
+        let lost = places_of(words.next(), "the places that are lost")?;
+        let cancelled = places_of(words.next(), "the places that are cancelled")?;
+        Ok(Extended { lost, cancelled, now })
     }
+}
+
+fn places_of(value: redis::Value, what: &str) -> Result<Vec<Place>, CallError> {
+    let mut places = Vec::new();
+    for place in reply::list(value, what)? {
+        places.extend(Place::parse(&reply::bytes(place)?));
+    }
+    Ok(places)
 }

@@ -44,7 +44,7 @@ scripts! {
     DISCARD = "lua/discard.lua",
     ENQUEUE = "lua/enqueue.lua",
     FIRE = "lua/fire.lua" with "lua/schedule.lua",
-    EXTEND = "lua/extend.lua",
+    EXTEND = "lua/extend.lua" with "lua/state.lua",
     FORWARD = "lua/forward.lua",
     FREE = "lua/free.lua",
     GRAB = "lua/grab.lua",

@@ -210,6 +210,7 @@ impl State {
                 Action::Admit(asking) => self.caller.admit(asking),
                 Action::Start(runs) => self.around.runs.push(&self.shared, runs),
                 Action::Forget(place) => self.claims(|claims| claims.remove(place)),
+                Action::Cancel(place) => self.shared.cancel(place),
                 Action::SoftCancel(place) => {
                     self.shared.soft_cancel_at(place, Instant::now() + LOST_WAIT);
                 }

@@ -240,13 +240,16 @@ impl Heartbeat {
             let sent = Instant::now();
             // What is not answered is due with the next look.
             let answered = connection.extend(&shared.keys, &self.rhythm.incarnation, places).await;
-            let Ok(Extended { lost, now }) = answered else { return };
+            let Ok(Extended { lost, cancelled, now }) = answered else { return };
             shared.redis_clock(now, sent);
             let extended = (places.len() - lost.len().min(places.len())) as u64;
             self.telemetry.metrics().claims_extended_total.one().add(extended);
             let lost = claims.extended(places, &lost, sent);
             if !lost.is_empty() {
                 shared.cast(ToPartition::Competing(competing::Event::Lost(lost)));
+            }
+            if !cancelled.is_empty() {
+                shared.cast(ToPartition::Competing(competing::Event::Cancelled(cancelled)));
             }
         }
     }

@@ -3,11 +3,13 @@
 use crate::fixture::*;
 use bytes::Bytes;
 use gristmill_broker::call::{Answer, Call, Guard};
+use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
 use gristmill_broker::create::CreateError;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::lease::acquire::Acquired;
 use gristmill_broker::reclaim::{Reclaim, Reclaimed};
 use gristmill_broker::replay::{Replay, Replayed};
+use gristmill_broker::said::Said;
 use gristmill_broker::start::{How, Marked, Start};
 use gristmill_broker::state::{StateLine, Suspicion, Why};
 use gristmill_broker::{CallError, Entry, Epoch, Fence, Mode, QueueDefinition, Settle, Settled, Verdict};
@@ -175,6 +177,39 @@ fn many_plain_jobs_among_many_claims_are_each_found() {
         let settled = world.settle_as("a", mine.iter().map(plain).collect()).await;
         assert_eq!(settled, vec![Settled::Done; 98]);
         assert_eq!(world.length(), 50);
+    });
+}
+
+#[test]
+fn who_claims_a_job_hears_with_its_extend_that_a_person_cancelled_it() {
+    on_each(async |world| {
+        world.unordered().await;
+        world.enqueue(&[own("1", "k"), own("2", "other"), own("3", "third")]).await;
+        let (mine, theirs) = (world.grab("a", 2).await, world.grab("b", 1).await);
+        for entry in [&mine[1], &theirs[0]] {
+            let cancel = Cancel {
+                stands: Stands::At(entry.place),
+                id: entry.id.clone(),
+                key: entry.key.clone(),
+                own_id: true,
+                said: Said::new("me@home", "no longer wanted"),
+            };
+            let told = world.connection.cancel(&world.keys, 60_000, &cancel).await.unwrap();
+            assert_eq!(told, Cancelled::Asked);
+        }
+        assert_eq!(
+            world.raw(&[b"EXISTS", world.keys.asked.as_bytes()]).as_int(),
+            Some(0),
+            "no owner would take it from there"
+        );
+        let places: Vec<Place> = mine.iter().chain(&theirs).map(|entry| entry.place).collect();
+        let told = world.connection.extend(&world.keys, &incarnation("a"), &places).await.unwrap();
+        assert_eq!((told.lost, told.cancelled), (vec![theirs[0].place], vec![mine[1].place]));
+        // A key of another type says nothing, and stops no extend.
+        world.raw(&[b"DEL", world.keys.state.as_bytes()]);
+        world.raw(&[b"SET", world.keys.state.as_bytes(), b"x"]);
+        let told = world.connection.extend(&world.keys, &incarnation("a"), &places[..2]).await.unwrap();
+        assert_eq!((told.lost, told.cancelled), (vec![], vec![]));
     });
 }
 

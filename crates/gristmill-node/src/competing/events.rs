@@ -39,6 +39,8 @@ pub(crate) enum Event {
     Bell,
     /// These are claimed by this node no more, or trusted no more.
     Lost(Vec<Place>),
+    /// A person cancelled these.
+    Cancelled(Vec<Place>),
     /// Nothing runs in the process, and nothing will start: the job at this place may run alone.
     Alone(Place),
     /// The outbox was read and its jobs are in their queues; `more` if there may be others.
@@ -73,6 +75,8 @@ pub(crate) enum Action {
     Forget(Place),
     /// The claim of this run is lost: ask it to stop. Its result is refused.
     SoftCancel(Place),
+    /// A person cancelled the job of this run: ask it to stop. It has all the time its kind allows.
+    Cancel(Place),
     /// The job at this place is to run alone: ask for it.
     AskAlone(Place),
     /// That it runs alone is over, or asked for no more.

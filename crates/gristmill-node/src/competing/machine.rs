@@ -75,6 +75,8 @@ enum Stage {
 struct Held {
     job: LaneJob,
     stage: Stage,
+    /// A person cancelled it: it is not tried again.
+    cancelled: bool,
     /// Of a limited kind: given back with the job.
     #[expect(dead_code, reason = "it is held, and given back when it is dropped")]
     permit: Option<Arc<Permit>>,
@@ -177,6 +179,7 @@ impl Machine {
             Event::Admitted(answers) => self.admitted(answers, now, actions),
             Event::Bell => self.is_due(now.redis, now),
             Event::Lost(places) => self.lost(&places, actions),
+            Event::Cancelled(places) => self.cancelled(&places, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
             Event::Promoted(result) => self.promoted(result, now, actions),
@@ -275,6 +278,18 @@ impl Machine {
             actions.push(Action::Forget(place));
         }
         self.alone_over(place, actions);
+    }
+
+    /// A person wants these to end. A run that finishes all the same stands; one that has not begun is met by its line, where
+    /// it is claimed next.
+    fn cancelled(&mut self, places: &[Place], actions: &mut Vec<Action>) {
+        for place in places {
+            let Some(held) = self.held.get_mut(place).filter(|held| !held.cancelled) else { continue };
+            held.cancelled = true;
+            if held.stage == Stage::Running {
+                actions.push(Action::Cancel(*place));
+            }
+        }
     }
 
     /// These are claimed by this node no more. What is being settled or handed back is decided by the script.

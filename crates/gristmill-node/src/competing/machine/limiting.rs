@@ -35,7 +35,7 @@ impl Machine {
         let place = job.entry.place;
         let settle = self.judge(now).paused(&job, least.max(WAIT.mul_f64(1.0 + now.random)));
         self.to_settle.push(Settling::of(job.entry.clone(), settle));
-        self.held.insert(place, Held { job, stage: Stage::Settling, permit: None });
+        self.held.insert(place, Held { job, stage: Stage::Settling, permit: None, cancelled: false });
     }
 
     pub(super) fn ask_limit(
@@ -46,7 +46,8 @@ impl Machine {
     ) {
         let (entry, turn) = (job.entry.clone(), job.turn());
         let permit_of = Some(permit.clone());
-        self.held.insert(entry.place, Held { job, stage: Stage::Marking, permit: permit_of });
+        self.held
+            .insert(entry.place, Held { job, stage: Stage::Marking, permit: permit_of, cancelled: false });
         let (lane, next) = (LaneId::NONE, Next::Run);
         self.asking += 1;
         actions.push(Action::Admit(vec![Asking { lane, entry, turn, next, slot, permit }]));

@@ -165,9 +165,18 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let (entry, place) = (job.entry.clone(), job.entry.place);
+        let cancelled = self.held.get(&place).is_some_and(|held| held.cancelled);
         let settle = match ran {
             Ran::Judged(settle) => *settle,
+            Ran::Expired => {
+                Settle { verdict: Verdict::Expired, ..self.judge(now).settle(job, Ran::NotStarted) }
+            }
             ran => self.judge(now).settle(job, ran),
+        };
+        let again = matches!(settle.verdict, Verdict::Retry { .. });
+        let settle = match cancelled && again {
+            true => Settle { verdict: Verdict::Cancelled, ..settle },
+            false => settle,
         };
         if job.acknowledged && !matches!(settle.verdict, Verdict::Dead { .. }) {
             actions.push(Action::Done(1));

@@ -60,7 +60,7 @@ impl Machine {
         }
         let job = LaneJob::new(entry, now.instant);
         if self.phase != Phase::Serving {
-            self.held.insert(place, Held { job, stage: Stage::HandingBack, permit: None });
+            self.held.insert(place, Held { job, stage: Stage::HandingBack, permit: None, cancelled: false });
             self.to_hand_back.push((place, false));
             return;
         }
@@ -138,7 +138,7 @@ impl Machine {
                 Stage::Settling
             }
         };
-        self.held.insert(place, Held { job, stage, permit });
+        self.held.insert(place, Held { job, stage, permit, cancelled: false });
         self.next_alone(actions);
     }
 
