@@ -2,7 +2,7 @@
 
 use crate::error::CallError;
 use crate::fence::Incarnation;
-use crate::keys::{self, GROUP, QueueDefinition};
+use crate::keys::{self, GROUP, HANDED_BACK, QueueDefinition};
 use crate::link::Connection;
 use crate::reply;
 use gristmill_job::{QueueName, UnixMillis};
@@ -34,6 +34,22 @@ pub struct MemberView {
     /// Whether it is leaving.
     pub draining: bool,
 }
+
+/// Claims of a queue that have not been heard of for long.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimsOver {
+    /// How many.
+    pub claims: u64,
+    /// Whether there may be more: [`CLAIMS`] are read of a partition.
+    pub at_least: bool,
+    /// How long the oldest has not been heard of.
+    pub oldest: Duration,
+    /// The node that holds that one.
+    pub holder: String,
+}
+
+/// Claims that are read of a partition.
+pub const CLAIMS: usize = 1000;
 
 impl Connection {
     /// What the server says about itself.
@@ -93,6 +109,46 @@ impl Connection {
         }
         members.sort_by(|a, b| a.incarnation.as_str().cmp(b.incarnation.as_str()));
         Ok((now, members))
+    }
+
+    /// Claims that nodes made and have not extended for `idle`, together. What was handed back is nobody's.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn claims_over(
+        &self,
+        queue: &QueueDefinition,
+        idle: Duration,
+    ) -> Result<ClaimsOver, CallError> {
+        let mut pipeline = Pipeline::with_capacity(usize::from(queue.partitions));
+        for partition in 0..queue.partitions {
+            let stream = queue.partition(partition).stream;
+            let rows = pipeline.cmd("XPENDING").arg(stream).arg(GROUP).arg("IDLE");
+            rows.arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX)).arg("-").arg("+").arg(CLAIMS);
+        }
+        let mut over = ClaimsOver::default();
+        for rows in self.many(pipeline, usize::from(queue.partitions)).await? {
+            // The group was deleted: nothing is claimed.
+            if matches!(rows, Value::ServerError(_)) {
+                continue;
+            }
+            let rows = reply::list(rows, "claims")?;
+            over.at_least |= rows.len() >= CLAIMS;
+            for row in rows {
+                let mut row = reply::list(row, "a claim")?.into_iter().skip(1);
+                let mut next = || row.next().unwrap_or(Value::Nil);
+                let (holder, idle) = (reply::text(next())?, Duration::from_millis(reply::number(next())?));
+                if holder == HANDED_BACK {
+                    continue;
+                }
+                over.claims += 1;
+                if idle > over.oldest {
+                    let node = holder.rsplit_once('#').map_or(holder.as_str(), |(node, _)| node);
+                    (over.oldest, over.holder) = (idle, node.to_owned());
+                }
+            }
+        }
+        Ok(over)
     }
 
     /// For each partition of a queue, in order, whether its consumer group is there.

@@ -17,6 +17,7 @@ use crate::roundtrip::RoundtripArguments;
 use crate::schedules::SchedulesCommand;
 use crate::settings::{Layers, Override, SettingsError};
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use gristmill_broker::Mode;
 use gristmill_job::UnixMillis;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -206,9 +207,16 @@ pub(crate) struct EnqueueArguments {
     /// With --create: its number of partitions, fixed from then on [default: 64]
     #[arg(long, requires = "create", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) partitions: Option<u16>,
+    /// With --create: what order its jobs keep, key or none, fixed from then on [default: key]
+    #[arg(long, requires = "create", value_parser = ordering)]
+    pub(crate) ordering: Option<Mode>,
     /// The summary as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn ordering(word: &str) -> Result<Mode, String> {
+    Mode::parse(word).ok_or_else(|| format!("expected key or none, got {word:?}"))
 }
 
 const LINES: &str = "\
@@ -317,6 +325,8 @@ mod tests {
             "gristmill enqueue q --from - --kind k",
             "gristmill enqueue q --from - --partitions 8",
             "gristmill enqueue q --from - --create --partitions 0",
+            "gristmill enqueue q --from - --ordering none",
+            "gristmill enqueue q --from - --create --ordering fifo",
             "gristmill enqueue q",
             "gristmill --config a --env b queues",
         ] {

@@ -18,6 +18,8 @@ mod server;
 use crate::exit::{End, Failure};
 use crate::output;
 use crate::settings::Settings;
+use gristmill_broker::Mode;
+use gristmill_broker::doctor::ClaimsOver;
 use serde_json::json;
 use std::time::Duration;
 
@@ -90,6 +92,15 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
             limits: connection.limits(&queue.name).await?,
             kinds: crate::kinds::Served::look(&connection, queue).await?.kinds,
             now,
+            mode: queue.mode,
+            visibility: settings.visibility_timeout(&queue.name),
+            over: match queue.mode {
+                Mode::Key => ClaimsOver::default(),
+                Mode::None => {
+                    let old = settings.visibility_timeout(&queue.name) * queues::CLAIM_OLD;
+                    connection.claims_over(queue, old).await?
+                }
+            },
         };
         findings.extend(queues::judge(&queue.name, &facts));
     }

@@ -17,7 +17,7 @@ use crate::output;
 use crate::settings::Settings;
 use crate::telemetry::{self, Told};
 use gristmill_broker::keys::DEFAULT_PARTITIONS;
-use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, QueueDefinition, RedisConfig};
+use gristmill_broker::{Broker, Connection, EnqueueError, Enqueued, Mode, QueueDefinition, RedisConfig};
 use gristmill_job::{EncodedJob, JobLimits, NewJob, QueueName, TraceContext, UnixMillis};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::metrics::Role;
@@ -164,11 +164,16 @@ async fn prepare(
 ) -> Result<(), Failure> {
     let there = connection.definition(queue).await?;
     match (there, arguments.create) {
-        (Some(there), true) if arguments.partitions.is_none_or(|wanted| wanted == there.partitions) => Ok(()),
         (Some(_), false) => Ok(()),
-        (_, true) => {
-            let partitions = arguments.partitions.unwrap_or(DEFAULT_PARTITIONS);
-            Ok(connection.create(&QueueDefinition::new(queue.clone(), partitions)).await?)
+        // Also where it is there: a stream or a group may be missing.
+        (there, true) => {
+            // What was not said is as it is there, so that a refusal names what was.
+            let (partitions, mode) =
+                there.map_or((DEFAULT_PARTITIONS, Mode::Key), |there| (there.partitions, there.mode));
+            let partitions = arguments.partitions.unwrap_or(partitions);
+            let wanted =
+                QueueDefinition::new(queue.clone(), partitions).with_mode(arguments.ordering.unwrap_or(mode));
+            Ok(connection.create(&wanted).await?)
         }
         (None, false) => {
             let all: Vec<String> =

@@ -2,12 +2,14 @@
 //!
 //! * `find`: a job by its producer's id, its place, its dead letter's id, or by looking through what there is;
 //! * `live`: everything around one that waits; `why`: what follows from that;
+//! * `unordered`: the same for queues without order;
 //! * `told`: the words; `later`: those for a job that is not due yet.
 
 pub(crate) mod find;
 mod later;
 mod live;
 mod told;
+mod unordered;
 mod why;
 
 use crate::exit::{End, Failure};
@@ -50,12 +52,13 @@ pub(crate) struct Explanation {
     all: Vec<Value>,
 }
 
-/// Looks for a job in one queue or in all.
+/// Looks for a job in one queue or in all. `settings` where they are known: they say how long a claim stands.
 pub(crate) async fn look(
     connection: &Connection,
     job: &str,
     queue: Option<&str>,
     scan: u64,
+    settings: Option<&Settings>,
 ) -> Result<Explanation, Failure> {
     let search = Search::new(job, queue)?;
     let queues = crate::dead::queues(connection, queue).await?;
@@ -64,7 +67,8 @@ pub(crate) async fn look(
     for spot in &found.spots {
         let (text, value) = match spot {
             Spot::Job { queue, partition, job } => {
-                let around = live::Around::look(connection, queue, *partition, job, scan).await?;
+                let mut around = live::Around::look(connection, queue, *partition, job, scan).await?;
+                around.visibility = settings.map(|settings| settings.visibility_timeout(&queue.name));
                 (told::live_text(&around), told::live_json(&around))
             }
             Spot::Delayed { queue, partition, job } => {
@@ -112,7 +116,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &ExplainArguments) -
     // Before anything is asked of Redis: a place without a queue is wrong anyway.
     Search::new(job, queue.as_deref())?;
     let connection = crate::connect(settings).await?;
-    let explanation = look(&connection, job, queue.as_deref(), *scan).await?;
+    let explanation = look(&connection, job, queue.as_deref(), *scan, Some(settings)).await?;
     let nothing =
         explanation.is_empty().then(|| explanation.search.nothing(&explanation.found, queue.as_deref()));
     if *json {

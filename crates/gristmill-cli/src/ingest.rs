@@ -87,7 +87,7 @@ async fn told(
     {
         return Err(ExplainError::NoQueue(name.clone()));
     }
-    let found = explain::look(connection, job, queue.as_ref().map(QueueName::as_str), SCAN).await;
+    let found = explain::look(connection, job, queue.as_ref().map(QueueName::as_str), SCAN, None).await;
     match found {
         Ok(explanation) if explanation.is_empty() => {
             let looked = explanation.looked();

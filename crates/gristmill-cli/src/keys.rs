@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use act::ActArguments;
 use blocked::{Blocked, Found};
 use clap::{Args, Subcommand};
-use gristmill_broker::QueueDefinition;
+use gristmill_broker::{Mode, QueueDefinition};
 use gristmill_job::Key;
 use serde_json::{Value, json};
 
@@ -102,6 +102,10 @@ pub(crate) async fn command(settings: &Settings, arguments: &KeysArguments) -> R
         return Ok(End::Done);
     }
     match found.keys.is_empty() {
+        true if queue.mode == Mode::None => output::complain(&format!(
+            "queue {} keeps no order, so no key of it waits; `gristmill explain JOB` says what a job waits for",
+            queue.name
+        )),
         true => output::complain(&format!("no key of queue {} waits for anything but its turn", queue.name)),
         false => output::print(&table(&found))?,
     }

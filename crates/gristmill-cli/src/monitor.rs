@@ -23,7 +23,7 @@ use crate::telemetry::{SHORT, Told};
 use autoscale::Autoscale;
 use gristmill_broker::look::{Look, PARTITIONS};
 use gristmill_broker::pause::{Pause, Target};
-use gristmill_broker::{CallError, Connection, Link, QueueDefinition, RedisConfig};
+use gristmill_broker::{CallError, Connection, Link, Mode, QueueDefinition, RedisConfig};
 use gristmill_job::UnixMillis;
 use gristmill_telemetry::events::others::{LookFailed, MonitorReady};
 use gristmill_telemetry::metrics::{Metrics, Role};
@@ -168,6 +168,7 @@ impl Monitor {
 
 /// What was seen of a queue.
 struct Seen {
+    mode: Mode,
     look: Look,
     serving: u64,
     draining: u64,
@@ -188,11 +189,11 @@ async fn seen(connection: &Connection, queue: &QueueDefinition) -> Result<Seen, 
     let serving = living.count() as u64 - draining;
     let (now, pauses) = connection.pauses(&queue.name).await?;
     let overdue = schedules::look(connection, queue).await?;
-    Ok(Seen { look, serving, draining, pauses, now, overdue })
+    Ok(Seen { mode: queue.mode, look, serving, draining, pauses, now, overdue })
 }
 
 fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
-    let Seen { look, serving, draining, pauses, now, overdue } = seen;
+    let Seen { mode, look, serving, draining, pauses, now, overdue } = seen;
     schedules::tell(metrics, queue, overdue);
     for what in ["queue", "kind", "key"] {
         let is_it = |pause: &&Pause| match pause.target {
@@ -223,8 +224,15 @@ fn tell(metrics: &Metrics, queue: &str, seen: &Seen) {
     }
     metrics.queue_jobs_enqueued_total.with(&[queue]).set(look.added);
     metrics.queue_jobs_settled_total.with(&[queue]).set(look.added.saturating_sub(look.jobs));
-    metrics.queue_partitions.with(&[queue, "owned"]).set(look.owned as f64);
-    metrics.queue_partitions.with(&[queue, "orphaned"]).set((look.partitions - look.owned) as f64);
+    match mode {
+        Mode::Key => {
+            metrics.queue_partitions.with(&[queue, "owned"]).set(look.owned as f64);
+            let orphaned = look.partitions - look.owned;
+            metrics.queue_partitions.with(&[queue, "orphaned"]).set(orphaned as f64);
+        }
+        // Nobody owns one, and nobody is missed.
+        Mode::None => metrics.queue_partitions.retain(|values| values.first().is_none_or(|of| of != queue)),
+    }
     metrics.queue_nodes.with(&[queue, "serving"]).set(*serving as f64);
     metrics.queue_nodes.with(&[queue, "draining"]).set(*draining as f64);
 }

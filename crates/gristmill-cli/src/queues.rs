@@ -4,7 +4,7 @@ use crate::exit::{End, Failure};
 use crate::output::{self, Table, age};
 use crate::settings::Settings;
 use gristmill_broker::inspect::PartitionView;
-use gristmill_broker::{Connection, QueueDefinition};
+use gristmill_broker::{Connection, Mode, QueueDefinition};
 use serde_json::json;
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub(crate) name: String,
+    pub(crate) ordering: Mode,
     pub(crate) partitions: usize,
-    /// Partitions with an owner whose lease has not expired.
-    pub(crate) owned: usize,
+    /// Partitions with an owner whose lease has not expired; `None` where no order is kept, and nobody owns one.
+    pub(crate) owned: Option<usize>,
     pub(crate) ready: u64,
     pub(crate) claimed: u64,
     /// Jobs for later.
@@ -61,8 +62,10 @@ fn add_up(queue: &QueueDefinition, views: &[PartitionView], nodes: Vec<String>) 
     let sum = |of: fn(&PartitionView) -> u64| views.iter().map(of).sum();
     Standing {
         name: queue.name.to_string(),
+        ordering: queue.mode,
         partitions: views.len(),
-        owned: views.iter().filter(|view| !view.owner.is_empty() && view.expires > view.now).count(),
+        owned: (queue.mode == Mode::Key)
+            .then(|| views.iter().filter(|view| !view.owner.is_empty() && view.expires > view.now).count()),
         ready: sum(|view| view.ready),
         claimed: sum(|view| view.claimed),
         delayed: sum(|view| view.delayed),
@@ -86,6 +89,7 @@ impl Standing {
     fn as_json(&self) -> serde_json::Value {
         json!({
             "name": self.name,
+            "ordering": self.ordering.as_str(),
             "partitions": self.partitions,
             "owned": self.owned,
             "ready": self.ready,
@@ -104,6 +108,7 @@ impl Standing {
 fn table(standings: &[Standing]) -> String {
     let mut table = Table::new(&[
         "queue",
+        "ordering",
         "#partitions",
         "#owned",
         "#ready",
@@ -119,8 +124,9 @@ fn table(standings: &[Standing]) -> String {
         let nodes = if standing.nodes.is_empty() { "none".into() } else { standing.nodes.join(" ") };
         table.row(vec![
             standing.name.clone(),
+            standing.ordering.as_str().to_owned(),
             standing.partitions.to_string(),
-            standing.owned.to_string(),
+            standing.owned.map_or_else(|| "-".into(), |owned| owned.to_string()),
             standing.ready.to_string(),
             standing.claimed.to_string(),
             standing.waiting().to_string(),
@@ -162,12 +168,19 @@ mod tests {
             ..owned.clone()
         };
         let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 2);
-        let standing = add_up(&queue, &[owned, expired], vec![]);
-        assert_eq!((standing.owned, standing.ready, standing.waiting(), standing.dead), (1, 10, 6, 2));
+        let views = [owned, expired];
+        let standing = add_up(&queue, &views, vec![]);
+        assert_eq!((standing.owned, standing.ready, standing.waiting(), standing.dead), (Some(1), 10, 6, 2));
         assert_eq!((standing.outbox, standing.oldest), (3, Some(Duration::from_secs(6))));
         assert_eq!((standing.delayed, standing.overdue), (8, Some(Duration::from_millis(500))));
-        let lines: Vec<String> =
-            table(&[standing]).lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(lines[1], "q 2 1 10 4 6 8 6s 2 3 none");
+        let unordered = add_up(&queue.with_mode(Mode::None), &views, vec![]);
+        assert_eq!((unordered.as_json()["owned"].clone(), unordered.waiting()), (json!(null), 6));
+        assert_eq!(unordered.as_json()["ordering"], "none");
+        let lines: Vec<String> = table(&[standing, unordered])
+            .lines()
+            .map(|l| l.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        assert_eq!(lines[1], "q key 2 1 10 4 6 8 6s 2 3 none");
+        assert_eq!(lines[2], "q none 2 - 10 4 6 8 6s 2 3 none");
     }
 }

@@ -54,8 +54,10 @@ pub(crate) fn of_line(line: &StateLine, kind: Option<&str>, now: UnixMillis) -> 
             reasons.push(Reason::new("skip", "a person asked to skip it: its owner makes it a dead letter"));
         }
         Some(Request::Cancel(said)) => {
-            let text =
-                format!("{}: its owner ends it, unless its run finishes first", cancelled_by(said, now));
+            let text = format!(
+                "{}: the node that has it ends it, unless its run finishes first",
+                cancelled_by(said, now)
+            );
             reasons.push(Reason::new("cancelled", text));
         }
         None => {}

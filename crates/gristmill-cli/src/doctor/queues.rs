@@ -2,7 +2,8 @@
 
 use super::Finding;
 use crate::output::age;
-use gristmill_broker::doctor::MemberView;
+use gristmill_broker::Mode;
+use gristmill_broker::doctor::{ClaimsOver, MemberView};
 use gristmill_broker::hung::HungRun;
 use gristmill_broker::inspect::PartitionView;
 use gristmill_broker::limit::LimitView;
@@ -15,6 +16,8 @@ use std::time::Duration;
 const OLD: Duration = Duration::from_secs(15 * 60);
 /// Emitted jobs on their way are normal; so many are not.
 const OUTBOX_MANY: u64 = 1000;
+/// A claim that was extended for so many visibility timeouts by nobody is looked at.
+pub(super) const CLAIM_OLD: u32 = 3;
 /// Partitions that are named before the rest is only counted.
 const NAMED: usize = 8;
 
@@ -30,10 +33,22 @@ pub(super) struct Facts {
     pub(super) kinds: BTreeMap<String, Vec<(KindDescription, Vec<String>)>>,
     /// The Redis clock when the members were read.
     pub(super) now: UnixMillis,
+    pub(super) mode: Mode,
+    /// Where no order is kept: how long a claim stands, as these settings say.
+    pub(super) visibility: Duration,
+    /// Claims that stand [`CLAIM_OLD`] times as long.
+    pub(super) over: ClaimsOver,
 }
 
 pub(super) fn judge(queue: &QueueName, facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![groups(queue, facts), leases(queue, facts)];
+    let mut findings = vec![groups(queue, facts)];
+    match facts.mode {
+        Mode::Key => findings.push(leases(queue, facts)),
+        Mode::None => {
+            findings.extend(served(queue, facts));
+            findings.push(claims(queue, facts));
+        }
+    }
     findings.extend(members(queue, facts));
     findings.extend(hung(queue, facts));
     findings.extend(super::limits::judge(queue, &facts.limits, &facts.kinds));
@@ -70,8 +85,9 @@ fn groups(queue: &QueueName, facts: &Facts) -> Finding {
             check,
             format!("no stream or group in {}: the data was flushed, or a key deleted", named(missing)),
             format!(
-                "start a node that serves {queue}, or run `gristmill enqueue {queue} --create --partitions {}`: both make what is missing",
-                facts.groups.len()
+                "start a node that serves {queue}, or run `gristmill enqueue {queue} --from /dev/null --create --partitions {} --ordering {}`: both make what is missing",
+                facts.groups.len(),
+                facts.mode.as_str()
             ),
         ),
     }
@@ -92,22 +108,7 @@ fn leases(queue: &QueueName, facts: &Facts) -> Finding {
         return Finding::ok(check, format!("all {owned} partitions have an owner"));
     }
     if living == 0 {
-        let found = format!("no node serves it; {waiting} jobs wait");
-        return match waiting {
-            0 => Finding::warn(
-                check,
-                found,
-                format!(
-                    "start one before jobs come: `your-program node --queues {queue}:{}`",
-                    facts.views.len()
-                ),
-            ),
-            _ => Finding::bad(
-                check,
-                found,
-                format!("start one: `your-program node --queues {queue}:{}`", facts.views.len()),
-            ),
-        };
+        return unserved(check, queue, facts, waiting);
     }
     let why = if expired.is_empty() {
         "given back and not taken yet".to_owned()
@@ -118,6 +119,50 @@ fn leases(queue: &QueueName, facts: &Facts) -> Finding {
         check,
         format!("no owner for {} ({why}); {waiting} jobs wait there, {living} nodes live", named(&free)),
         "normal for about two lease times after a node came, left or died; if it stays, look into the nodes' logs",
+    )
+}
+
+fn unserved(check: String, queue: &QueueName, facts: &Facts, waiting: u64) -> Finding {
+    let found = format!("no node serves it; {waiting} jobs wait");
+    let set = match facts.mode {
+        Mode::Key => String::new(),
+        Mode::None => format!(" --set queue.{queue}.ordering=none"),
+    };
+    let node = format!("`your-program node --queues {queue}:{}{set}`", facts.views.len());
+    match waiting {
+        0 => Finding::warn(check, found, format!("start one before jobs come: {node}")),
+        _ => Finding::bad(check, found, format!("start one: {node}")),
+    }
+}
+
+/// Without order every node takes from every partition: one that lives is enough.
+fn served(queue: &QueueName, facts: &Facts) -> Option<Finding> {
+    let lives = facts.members.iter().any(|member| member.expires > facts.now);
+    let waiting: u64 = facts.views.iter().map(|view| view.ready).sum();
+    (!lives).then(|| unserved(check(queue, "nodes"), queue, facts, waiting))
+}
+
+/// Claims that nobody extends and nobody recovers.
+fn claims(queue: &QueueName, facts: &Facts) -> Finding {
+    let (check, ClaimsOver { claims, at_least, oldest, holder }) = (check(queue, "claims"), &facts.over);
+    let timeout = facts.visibility.as_millis();
+    if *claims == 0 {
+        return Finding::ok(
+            check,
+            format!("none is much older than queue.visibility_timeout_ms ({timeout} ms)"),
+        );
+    }
+    let at_least = if *at_least { "at least " } else { "" };
+    Finding::warn(
+        check,
+        format!(
+            "{at_least}{claims} claims are extended and recovered by nobody: the oldest is of {holder}, not heard of for {}, and stands for {timeout} ms",
+            age(*oldest)
+        ),
+        format!(
+            "a node with a free slot takes them: start one, or more if all slots are busy; where nodes are told another \
+             queue.{queue}.visibility_timeout_ms, say the same here"
+        ),
     )
 }
 
@@ -175,7 +220,12 @@ fn backlog(queue: &QueueName, facts: &Facts) -> Option<Finding> {
         oldest if oldest >= OLD => Finding::warn(
             check,
             found,
-            "more nodes or slots if all are busy; a job that fails over and over holds up its own key: see the nodes' logs",
+            match facts.mode {
+                Mode::Key => {
+                    "more nodes or slots if all are busy; a job that fails over and over holds up its own key: see the nodes' logs"
+                }
+                Mode::None => "more nodes or slots if all are busy: see the nodes' logs",
+            },
         ),
         _ => Finding::ok(check, found),
     })
@@ -190,7 +240,7 @@ fn outbox(queue: &QueueName, facts: &Facts) -> Option<Finding> {
         OUTBOX_MANY.. => Some(Finding::warn(
             check,
             found,
-            "owners forward them; see in the nodes' logs whether their queue is missing or full",
+            "nodes forward them; see in the nodes' logs whether their queue is missing or full",
         )),
         _ => Some(Finding::ok(check, found)),
     }
@@ -239,6 +289,9 @@ mod tests {
             limits: Vec::new(),
             kinds: BTreeMap::new(),
             now: NOW,
+            mode: Mode::Key,
+            visibility: Duration::from_secs(30),
+            over: ClaimsOver::default(),
         }
     }
 
@@ -276,6 +329,27 @@ mod tests {
         assert_eq!(judged(&facts, "dead nodes").0, Warn);
         facts.views[0].ready = 3;
         assert_eq!(judged(&facts, "leases"), (Bad, "no node serves it; 3 jobs wait".into()));
+    }
+
+    #[test]
+    fn without_order_nobody_owns_and_a_claim_that_nobody_recovers_is_found() {
+        let unowned = vec![view("", 0), view("", 0)];
+        let mut facts = Facts { views: unowned, mode: Mode::None, ..healthy() };
+        let queue = QueueName::new("q").unwrap();
+        let all: Vec<Finding> = judge(&queue, &facts);
+        assert!(all.iter().all(|it| it.severity == Ok && !it.check.contains("leases")), "{all:?}");
+        assert_eq!(judged(&facts, "nodes").0, Ok);
+        facts.over =
+            ClaimsOver { claims: 2, at_least: false, oldest: Duration::from_secs(120), holder: "m~2".into() };
+        let (severity, found) = judged(&facts, "claims");
+        assert_eq!(severity, Warn);
+        assert!(found.contains("2 claims") && found.contains("m~2") && found.contains("2m"), "{found}");
+        facts.members.clear();
+        assert_eq!(judged(&facts, "nodes").0, Warn);
+        facts.views[1].ready = 3;
+        assert_eq!(judged(&facts, "nodes"), (Bad, "no node serves it; 3 jobs wait".into()));
+        let mends: Vec<String> = judge(&queue, &facts).into_iter().filter_map(|it| it.mend).collect();
+        assert!(mends.iter().any(|mend| mend.contains("--set queue.q.ordering=none")), "{mends:?}");
     }
 
     #[test]

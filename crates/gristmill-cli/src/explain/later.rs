@@ -4,15 +4,16 @@ use crate::history;
 use crate::keys::shown;
 use crate::output::{Lines, age, when};
 use crate::reason::{self, Reason};
-use gristmill_broker::QueueDefinition;
 use gristmill_broker::delayed::DelayedView;
+use gristmill_broker::{Mode, QueueDefinition};
 use gristmill_job::{Envelope, Key};
 use serde_json::{Value, json};
 
 /// Why it does not run now. Never empty.
-fn reasons(partition: u16, job: &DelayedView) -> Vec<Reason> {
+fn reasons(mode: Mode, partition: u16, job: &DelayedView) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    if job.owner.is_empty() || job.expires <= job.now {
+    // Without order any node makes it ready.
+    if mode == Mode::Key && (job.owner.is_empty() || job.expires <= job.now) {
         let text =
             format!("partition {partition} has no owner: whoever takes it makes it ready once it is due");
         reasons.push(Reason::new("no_owner", text));
@@ -54,7 +55,7 @@ pub(super) fn text(queue: &QueueDefinition, partition: u16, job: &DelayedView) -
     for attempt in history::attempts_text(&reason::attempts(&line), job.now) {
         lines.put("attempt", &attempt);
     }
-    for reason in reasons(partition, job) {
+    for reason in reasons(queue.mode, partition, job) {
         lines.put("now", &reason.text);
     }
     lines.put("do", &format!("gristmill cancel {id} --reason TEXT"));
@@ -62,8 +63,9 @@ pub(super) fn text(queue: &QueueDefinition, partition: u16, job: &DelayedView) -
 }
 
 pub(super) fn json(queue: &QueueDefinition, partition: u16, job: &DelayedView) -> Value {
-    let why: Vec<Value> = reasons(partition, job).iter().map(Reason::as_json).collect();
+    let why: Vec<Value> = reasons(queue.mode, partition, job).iter().map(Reason::as_json).collect();
     let (line, (id, _)) = (job.line(), job.member.id());
+    let ordered = queue.mode == Mode::Key;
     let (kind, version) = kind_and_version(job).unzip();
     json!({
         "is": "delayed",
@@ -79,8 +81,9 @@ pub(super) fn json(queue: &QueueDefinition, partition: u16, job: &DelayedView) -
         "history": history::attempts_json(&reason::attempts(&line)),
         "due_ms": job.due.0,
         "due_before": job.before,
-        "owner": job.owner,
-        "owner_expires_ms": job.expires.0,
+        "ordering": queue.mode.as_str(),
+        "owner": ordered.then_some(&job.owner),
+        "owner_expires_ms": ordered.then_some(job.expires.0),
         "now_ms": job.now.0,
         "why": why,
     })
@@ -103,13 +106,19 @@ mod tests {
             expires: UnixMillis(1_798_099_200_000),
             now: UnixMillis(1_798_099_110_000),
         };
-        let codes =
-            |job: &DelayedView| reasons(3, job).iter().map(|it| it.code).collect::<Vec<_>>().join(" ");
+        let codes = |job: &DelayedView| {
+            reasons(Mode::Key, 3, job).iter().map(|it| it.code).collect::<Vec<_>>().join(" ")
+        };
         assert_eq!(codes(&job), "delayed");
-        assert_eq!(reasons(3, &job)[0].text, "it is for later: due at 2026-12-24T08:00:00Z, 1m 30s left");
-        assert_eq!(reasons(3, &job)[0].until, Some(job.due));
+        assert_eq!(
+            reasons(Mode::Key, 3, &job)[0].text,
+            "it is for later: due at 2026-12-24T08:00:00Z, 1m 30s left"
+        );
+        assert_eq!(reasons(Mode::Key, 3, &job)[0].until, Some(job.due));
         job.now = UnixMillis(job.due.0 + 5_000);
         assert_eq!(codes(&job), "no_owner overdue");
-        assert!(reasons(3, &job)[1].text.contains("due for 5s, and is made ready behind 2 jobs"));
+        assert!(reasons(Mode::Key, 3, &job)[1].text.contains("due for 5s, and is made ready behind 2 jobs"));
+        let unordered: Vec<_> = reasons(Mode::None, 3, &job).into_iter().map(|it| it.code).collect();
+        assert_eq!(unordered, ["overdue"], "nobody has to own it");
     }
 }

@@ -7,9 +7,9 @@ use gristmill_broker::hung::HungRun;
 use gristmill_broker::limit::{Holder, LimitView};
 use gristmill_broker::locate::JobView;
 use gristmill_broker::pause::{Pause, Target};
-use gristmill_broker::survey::Sought;
+use gristmill_broker::survey::{Seen, Sought};
 use gristmill_broker::waiting::HeldKey;
-use gristmill_broker::{Connection, QueueDefinition};
+use gristmill_broker::{Connection, Mode, QueueDefinition};
 use gristmill_job::{Envelope, Key, Place};
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(super) struct Around {
     pub(super) limit: Option<Limited>,
     /// Whether a living node serves its kind; `None` where that is not known.
     pub(super) served: Option<bool>,
+    /// How long a claim stands unless its node says so again; `None` where that is not known.
+    pub(super) visibility: Option<Duration>,
 }
 
 impl Around {
@@ -66,13 +68,18 @@ impl Around {
     ) -> Result<Self, Failure> {
         let keys = queue.partition(partition);
         let sought = Sought { keys: vec![job.key.clone()], before: Some(job.place), ..Sought::default() };
-        let seen = connection.survey(&keys, &sought, scan).await?;
+        // Without order nothing is before it, and it waits for no other job.
+        let ordered = queue.mode == Mode::Key;
+        let seen = match ordered {
+            true => connection.survey(&keys, &sought, scan).await?,
+            false => Seen::default(),
+        };
         let mut first = seen.first.first().copied().flatten();
         let (mut of_key, mut of_partition) = (seen.of_key.first().copied().unwrap_or_default(), seen.jobs);
         // Jobs that came back lie beside the stream and have their places in the same order.
-        let mut cursor = 0;
-        loop {
-            let slice = connection.stored_lines(&keys, cursor).await?;
+        let mut cursor = ordered.then_some(0);
+        while let Some(from) = cursor {
+            let slice = connection.stored_lines(&keys, from).await?;
             for stored in slice.items.into_iter().filter(|stored| stored.returned && stored.place < job.place)
             {
                 of_partition += 1;
@@ -81,10 +88,7 @@ impl Around {
                     first = Some(first.map_or(stored.place, |first| first.min(stored.place)));
                 }
             }
-            cursor = slice.next;
-            if cursor == 0 {
-                break;
-            }
+            cursor = (slice.next != 0).then_some(slice.next);
         }
         let first = match first {
             Some(place) => connection.job_at(&keys, place).await?,
@@ -125,6 +129,7 @@ impl Around {
             pauses,
             limit,
             served,
+            visibility: None,
             job: job.clone(),
         })
     }

@@ -8,10 +8,10 @@ use crate::keys::shown;
 use crate::output::{Lines, when};
 use crate::reason::{self, Reason};
 use crate::schedules::Recurring;
-use gristmill_broker::QueueDefinition;
 use gristmill_broker::dead::DeadFound;
 use gristmill_broker::locate::{JobView, MarkView};
 use gristmill_broker::said::Said;
+use gristmill_broker::{Mode, QueueDefinition};
 use gristmill_job::{Envelope, UnixMillis};
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -77,6 +77,7 @@ pub(super) fn live_json(around: &Around) -> Value {
     let Around { queue, partition, job, .. } = around;
     let why: Vec<Value> = why::reasons(around).iter().map(Reason::as_json).collect();
     let claim = job.claim.as_ref();
+    let ordered = queue.mode == Mode::Key;
     json!({
         "is": if job.returned { "returned" } else { "in_stream" },
         "queue": queue.name.as_str(),
@@ -95,13 +96,14 @@ pub(super) fn live_json(around: &Around) -> Value {
         "original_bytes": job.original_bytes,
         "claimed_by": claim.map(|claim| claim.holder.as_str()),
         "claimed_for_ms": claim.map(|claim| claim.idle_ms),
-        "owner": job.owner,
-        "owner_expires_ms": job.expires.0,
+        "ordering": queue.mode.as_str(),
+        "owner": ordered.then_some(&job.owner),
+        "owner_expires_ms": ordered.then_some(job.expires.0),
         "now_ms": job.now.0,
         "expires_at_ms": expires_at(job).map(|at| at.0),
         "kind_served": around.served,
-        "jobs_of_key_before": around.of_key.jobs,
-        "jobs_of_partition_before": around.of_partition.jobs,
+        "jobs_of_key_before": ordered.then_some(around.of_key.jobs),
+        "jobs_of_partition_before": ordered.then_some(around.of_partition.jobs),
         "counts_are_at_least": around.of_key.at_least,
         "why": why,
     })

@@ -1,9 +1,11 @@
 //! Why a job does not run now, and who could change that. Pure.
 
 use super::live::Around;
+use super::unordered;
 use crate::keys::typed;
 use crate::output::when;
 use crate::reason::{self, Reason};
+use gristmill_broker::Mode;
 use gristmill_broker::keys::HANDED_BACK;
 use gristmill_broker::limit::{Holder, SlotName};
 use gristmill_broker::locate::JobView;
@@ -40,7 +42,10 @@ pub(super) fn reasons(around: &Around) -> Vec<Reason> {
     let blocked = reasons
         .iter()
         .any(|it| ["paused", "held", "behind_key", "limit"].contains(&it.code) || it.until.is_some());
-    reasons.push(where_it_stands(around, blocked));
+    reasons.push(match around.queue.mode {
+        Mode::Key => where_it_stands(around, blocked),
+        Mode::None => unordered::where_it_stands(around, blocked),
+    });
     reasons
 }
 
@@ -91,7 +96,7 @@ fn owned(job: &JobView) -> bool {
 
 fn no_owner(around: &Around) -> Option<Reason> {
     let (job, partition) = (&around.job, around.partition);
-    if owned(job) {
+    if owned(job) || around.queue.mode == Mode::None {
         return None;
     }
     let since = match (job.owner.is_empty(), job.epoch) {

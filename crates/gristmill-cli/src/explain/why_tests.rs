@@ -43,6 +43,7 @@ fn around(job: JobView) -> Around {
         pauses: Vec::new(),
         limit: None,
         served: Some(true),
+        visibility: None,
     }
 }
 
@@ -74,6 +75,50 @@ fn a_claim_is_no_proof_of_a_run() {
     says(&around(JobView { claim: Some(handed), ..view(9) }), "handed_back", &["the next owner takes it"]);
     let returned = around(JobView { claim: None, returned: true, ..view(9) });
     says(&returned, "returned", &["by a replay", "is not known"]);
+}
+
+#[test]
+fn without_order_a_claim_stands_until_its_timeout_and_nobody_owns_anything() {
+    let with = |job: JobView, visibility| {
+        let it = around(JobView { owner: String::new(), epoch: 0, expires: UnixMillis(0), ..job });
+        Around { queue: it.queue.clone().with_mode(Mode::None), visibility, ..it }
+    };
+    let held = |holder: &str, idle_ms| JobView {
+        claim: Some(ClaimView { holder: holder.into(), idle_ms, deliveries: 1 }),
+        ..view(9)
+    };
+    let timeout = Some(Duration::from_secs(30));
+    let unclaimed = with(JobView { claim: None, ..view(9) }, timeout);
+    says(&unclaimed, "unclaimed", &["the next one with a free slot does"]);
+    says(
+        &with(held("n~1#0", 12_000), timeout),
+        "claimed",
+        &["claimed by n~1,", "12s ago", "in about 18s", "30000 ms", "is not known"],
+    );
+    says(&with(held("n~1#0", 12_000), None), "claimed", &["which is not known here"]);
+    says(
+        &with(held("n~1#0", 30_000), timeout),
+        "claim_over",
+        &["n~1", "over for", "the next node that looks"],
+    );
+    says(&with(held(HANDED_BACK, 90_000), timeout), "handed_back", &["the next one with a free slot"]);
+    let runs = |node: &str| {
+        let mut line = marked(true);
+        line.mark.as_mut().unwrap().fence = Fence::unordered(&Incarnation::from_stored(node));
+        with(JobView { line, ..held("n~1#0", 12_000) }, timeout)
+    };
+    says(&runs("n~1"), "running", &["running now on n~1", "alone", "in about 18s"]);
+    says(&runs("m~2"), "left_running", &["m~2 had started it", "claimed by n~1"]);
+    for it in [unclaimed, with(held("n~1#0", 1), timeout), with(held(HANDED_BACK, 1), timeout), runs("n~1")] {
+        let all = reasons(&it);
+        assert_eq!(all.len(), 1, "{all:?}");
+        for word in ["owner", "lease", "lane", "before it"] {
+            assert!(!all[0].text.contains(word), "{word}: {all:?}");
+        }
+    }
+    let mut waits = with(JobView { claim: None, ..view(9) }, timeout);
+    waits.served = Some(false);
+    assert_eq!(codes(&waits), ["unserved_kind", "unclaimed"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::{Fault, RetrySection, Settings, check};
 use config::ValueKind;
-use gristmill_job::RetryPolicy;
+use gristmill_job::{QueueName, RetryPolicy};
 use gristmill_node::config::MAX_WEIGHT;
 use gristmill_node::{AfterDeadLetter, Mode, QueueConfig, RetryBudget, VISIBILITY_TIMEOUTS};
 use serde::Deserialize;
@@ -93,6 +93,13 @@ impl Settings {
         config.retry = self.retry(&name)?;
         config.retry_budget = self.retry_budget(&name)?;
         Ok(config)
+    }
+
+    /// How long a claim of this queue stands unless its node says so again, where its ordering is none.
+    pub(crate) fn visibility_timeout(&self, queue: &QueueName) -> Duration {
+        let name = queue.as_str();
+        let (_, ms) = self.number(name, "visibility_timeout_ms", self.queue.visibility_timeout_ms);
+        Duration::from_millis(ms)
     }
 
     /// What is said for all queues is judged also where none is served.
