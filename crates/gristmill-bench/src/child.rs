@@ -8,8 +8,8 @@ use crate::jobs::{KIND, SMALL, SMALL_PARTITIONS, queue};
 use crate::plan::{Role, Task, Told};
 use crate::rate::{Samples, percentile};
 use crate::raw;
-use gristmill_broker::RedisConfig;
 use gristmill_broker::keys::GROUP;
+use gristmill_broker::{Mode, RedisConfig};
 use gristmill_job::{Envelope, QueueName, RetryBudget};
 use gristmill_node::{Counts, Node, NodeConfig, QueueConfig};
 use gristmill_otlp::environment::Environment;
@@ -49,6 +49,10 @@ pub(crate) fn node(task: &Task) -> Outcome<()> {
         let mut queue = QueueConfig::new(name).with_partitions(task.partitions);
         if task.role == Role::FailOnce && !task.default_retry_budget {
             queue.retry_budget = ENDLESS;
+        }
+        if task.unordered {
+            queue = queue.with_mode(Mode::None);
+            queue.visibility_timeout = Duration::from_millis(task.lease_ms);
         }
         let mut queues = vec![queue];
         if task.role == Role::Fair {

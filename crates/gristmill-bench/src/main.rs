@@ -8,7 +8,7 @@
 //!   (a node in a process of its own, [`child`]): the three sides that a scenario alternates.
 //! * [`handlers`]: what a child's handlers do, by role.
 //! * [`sql`] and [`web`]: work that is done elsewhere, in Postgres or by a site, for a handler and for a bare loop.
-//! * `scenario`: `drain`, `enqueue`, `latency`, `memory`, `long`, `recovery`, under failures `blocked` (a key), `fail_once`,
+//! * `scenario`: `drain`, `enqueue`, `latency`, `memory`, `long`, `recovery`, `unordered` (ordering none), under failures `blocked` (a key), `fail_once`,
 //!   `poison`, `dead` (letters), by the clock `promote` (jobs for later) and `schedules`, and with work elsewhere `postgres`, `http`; one private server each, at least.
 //! * [`rate`] and [`cost`]: figures from samples. [`report`]: the table and the last line.
 //!

@@ -99,6 +99,9 @@ pub(crate) enum Only {
     Latency,
     Memory,
     Recovery,
+    /// Ordering none.
+    #[value(name = "none")]
+    Unordered,
     Blocked,
     FailOnce,
     Poison,
@@ -171,6 +174,9 @@ pub(crate) struct Task {
     /// Runs at a time.
     #[arg(long, default_value_t = HANDLERS_PER_NODE)]
     pub(crate) slots: usize,
+    /// Its queue has no order.
+    #[arg(long)]
+    pub(crate) unordered: bool,
     /// Schedules that are due every second.
     #[arg(long, default_value_t = 0)]
     pub(crate) schedules: usize,

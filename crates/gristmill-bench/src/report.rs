@@ -47,6 +47,9 @@ pub(crate) struct Figures {
     pub(crate) schedules: Option<f64>,
     pub(crate) slot_to_start_p50_ms: Option<f64>,
     pub(crate) slot_to_start_p99_ms: Option<f64>,
+    pub(crate) none_ratio: Option<f64>,
+    pub(crate) none_of_key: Option<f64>,
+    pub(crate) none_recovery_ms: Option<f64>,
     pub(crate) lease_ms: u64,
     /// By cause.
     pub(crate) tenures_lost: BTreeMap<String, u64>,
@@ -113,6 +116,9 @@ impl fmt::Display for Figures {
             ("schedules", shown(self.schedules, 0)),
             ("slot_to_start_p50_ms", shown(self.slot_to_start_p50_ms, 3)),
             ("slot_to_start_p99_ms", shown(self.slot_to_start_p99_ms, 3)),
+            ("none_ratio", shown(self.none_ratio, 3)),
+            ("none_of_key", shown(self.none_of_key, 3)),
+            ("none_recovery_ms", shown(self.none_recovery_ms, 0)),
         ];
         f.write_str("bench:")?;
         words.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))

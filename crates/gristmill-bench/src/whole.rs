@@ -69,6 +69,13 @@ impl Child {
         Self::spawn(&arguments, expect)?.ready()
     }
 
+    /// The same, whose queue has no order, and the lease time as its visibility timeout.
+    pub(crate) fn unordered(plan: &Plan, url: &str, name: &str, role: Role, expect: usize) -> Outcome<Self> {
+        let mut arguments = arguments("node", plan, url, name, role, expect);
+        arguments.push("--unordered".to_owned());
+        Self::spawn(&arguments, expect)?.ready()
+    }
+
     /// Starts a node that has the plan's schedules.
     pub(crate) fn recurring(plan: &Plan, url: &str, role: Role, expect: usize) -> Outcome<Self> {
         let mut arguments = arguments("node", plan, url, "bench", role, expect);

@@ -8,7 +8,7 @@ use gristmill_testkit::process::Process;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const FIELDS: [&str; 39] = [
+const FIELDS: [&str; 42] = [
     "drain_ratio",
     "drain_of_ceiling",
     "drain_own_ids_ratio",
@@ -48,6 +48,9 @@ const FIELDS: [&str; 39] = [
     "schedules",
     "slot_to_start_p50_ms",
     "slot_to_start_p99_ms",
+    "none_ratio",
+    "none_of_key",
+    "none_recovery_ms",
 ];
 
 /// They would disturb each other's memory: one at a time.

@@ -186,6 +186,8 @@ pub const COUNTED: &[(&str, &str)] = &[
     ("job_retries_total", "a run ended, and its job is put back after an error"),
     ("lease_renewals_total", "a lease was renewed"),
     ("fencing_rejections_total", "Redis refused a call of a tenure, or a renewal"),
+    ("claims_extended_total", "Redis answered an extend"),
+    ("claims_oldest_over_seconds", "read when it is asked for"),
     ("partitions", "a partition's actor goes on to another state"),
     ("worker_slots", "read when it is asked for"),
     ("batches_total", "a batch is handed to its handler"),

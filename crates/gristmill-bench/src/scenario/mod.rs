@@ -19,6 +19,7 @@ mod recovery;
 mod schedules;
 mod sharing;
 mod telemetry;
+mod unordered;
 
 use crate::cost;
 use crate::failure::Outcome;
@@ -67,12 +68,13 @@ impl Side {
 
 type Scenario = fn(&Ground, &mut Figures, &mut Table) -> Outcome<()>;
 
-const SCENARIOS: [(Only, Scenario); 15] = [
+const SCENARIOS: [(Only, Scenario); 16] = [
     (Only::Drain, drain::run),
     (Only::Enqueue, enqueue::run),
     (Only::Latency, latency::run),
     (Only::Memory, memory::run),
     (Only::Recovery, recovery::run),
+    (Only::Unordered, unordered::run),
     (Only::Blocked, blocked::run),
     (Only::FailOnce, fail_once::run),
     (Only::Poison, poison::run),
