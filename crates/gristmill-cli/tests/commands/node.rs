@@ -42,6 +42,41 @@ fn handlers_that_block_every_worker_do_not_delay_the_exit() {
 }
 
 #[test]
+fn one_node_serves_queues_of_both_orderings() {
+    let fixture = Fixture::new();
+    let both = "node --queues lanes:4,free:4 --set queue.free.ordering=none";
+    let mut node = fixture.stubborn(both);
+    wait_said(&node, " ready ", 1);
+    let line = |n: usize| {
+        format!("{{\"id\":\"j{n}\",\"key\":\"k{}\",\"kind\":\"quick\",\"payload\":{{}}}}\n", n % 7)
+    };
+    let file = fixture.file("jobs", (0..50).map(line).collect::<String>().as_bytes());
+    for queue in ["lanes", "free"] {
+        let said = fixture.run(&format!("enqueue {queue} --from {}", file.display()));
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    let counts = |said: serde_json::Value| {
+        let of = |queue: &serde_json::Value| {
+            queue["waiting"].as_u64().unwrap() + queue["claimed"].as_u64().unwrap()
+        };
+        said["queues"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    eventually(SOON, "both queues to be empty", || {
+        (counts(fixture.run("queues --json").json()) == [0, 0]).then_some(())
+    });
+    // Another node that knows the queue as one with an order does not begin.
+    let mut other = fixture.stubborn("node --queues free:4");
+    assert_eq!(other.wait(SOON).unwrap().code(), Some(1), "{}", other.stderr_tail());
+    assert!(
+        other.stderr_tail().contains("queue free exists with ordering \"none\""),
+        "{}",
+        other.stderr_tail()
+    );
+    node.terminate().unwrap();
+    assert_eq!(node.wait(SOON).unwrap().code(), Some(0), "{}", node.stderr_tail());
+}
+
+#[test]
 fn a_second_signal_ends_the_window() {
     let fixture = Fixture::new();
     fixture.enqueue("hold", &["a"]);
