@@ -226,7 +226,9 @@ impl Machine {
                 let highest = entries.iter().map(|entry| entry.place).max();
                 claiming.delivered = claiming.delivered.max(highest.max(delivered).unwrap_or(Place::ZERO));
                 claiming.news |= came >= asked;
-                claiming.wish = if came >= asked { 2 * asked } else { (2 * came).max(FIRST_JOBS) };
+                // How many were granted says how busy the node is, not how much is there.
+                let more = claiming.wish.max(2 * asked);
+                claiming.wish = if came >= asked { more } else { (2 * came).max(FIRST_JOBS) };
                 self.take_in(entries, slots, now, actions);
             }
             Ok(Grabbed::Differs(mode)) => self.differs(mode, now, actions),
