@@ -5,7 +5,6 @@ use bytes::Bytes;
 use gristmill_broker::call::{Answer, Call, Guard};
 use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
 use gristmill_broker::create::CreateError;
-use gristmill_broker::doctor::ClaimsOver;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::lease::acquire::Acquired;
 use gristmill_broker::reclaim::{Reclaim, Reclaimed};
@@ -25,13 +24,13 @@ fn line_of(entry: &Entry) -> StateLine {
 
 impl World {
     /// The queue of this world is one without order.
-    async fn unordered(&mut self) {
+    pub(crate) async fn unordered(&mut self) {
         self.queue = QueueDefinition::new(QueueName::new("u").unwrap(), 1).with_mode(Mode::None);
         self.keys = std::sync::Arc::new(self.queue.partition(0));
         self.connection.create(&self.queue).await.unwrap();
     }
 
-    async fn grab(&self, name: &str, count: usize) -> Vec<Entry> {
+    pub(crate) async fn grab(&self, name: &str, count: usize) -> Vec<Entry> {
         match self.connection.grab(&self.keys, &incarnation(name), count).await.unwrap() {
             Grabbed::Jobs { entries, .. } => entries,
             other => panic!("not grabbed: {other:?}"),
@@ -211,50 +210,6 @@ fn who_claims_a_job_hears_with_its_extend_that_a_person_cancelled_it() {
         world.raw(&[b"SET", world.keys.state.as_bytes(), b"x"]);
         let told = world.connection.extend(&world.keys, &incarnation("a"), &places[..2]).await.unwrap();
         assert_eq!((told.lost, told.cancelled), (vec![], vec![]));
-    });
-}
-
-#[test]
-fn the_claim_that_was_not_extended_for_longest_is_the_one_that_is_told() {
-    on_each(async |world| {
-        world.unordered().await;
-        let over = async |world: &World| world.connection.claims_over(&world.queue, HOUR).await.unwrap();
-        assert_eq!(over(world).await, ClaimsOver::default());
-        world.enqueue(&[own("1", "k"), own("2", "other"), own("3", "third"), own("4", "fourth")]).await;
-        let (mine, theirs) = (world.grab("a", 2).await, world.grab("b", 2).await);
-        let idle = |world: &World, holder: &str, entry: &Entry, ms: &str| {
-            let (stream, place) = (world.keys.stream.as_bytes(), entry.place.to_string());
-            let words: [&[u8]; 9] = [
-                b"XCLAIM",
-                stream,
-                b"workers",
-                holder.as_bytes(),
-                b"0",
-                place.as_bytes(),
-                b"IDLE",
-                ms.as_bytes(),
-                b"JUSTID",
-            ];
-            world.raw(&words);
-        };
-        let (a, b) = (incarnation("a"), incarnation("b"));
-        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
-        assert!(look.oldest_claim.is_none_or(|oldest| oldest < HOUR), "{look:?}");
-        // The first by place is not the oldest, and what was handed back is nobody's.
-        idle(world, &format!("{a}#0"), &mine[1], "3700000");
-        idle(world, &format!("{b}#0"), &theirs[0], "7200000");
-        idle(world, "handed-back", &theirs[1], "7100000");
-        let found = over(world).await;
-        assert_eq!(
-            (found.claims, found.at_least, found.holder.as_str()),
-            (2, false, b.as_str()),
-            "{found:?}"
-        );
-        assert!(found.oldest >= 2 * HOUR, "{found:?}");
-        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
-        assert!(look.oldest_claim.is_some_and(|oldest| oldest >= 2 * HOUR), "{look:?}");
-        world.raw(&[b"XGROUP", b"DESTROY", world.keys.stream.as_bytes(), b"workers"]);
-        assert_eq!(over(world).await, ClaimsOver::default(), "without a group nothing is claimed");
     });
 }
 
