@@ -35,7 +35,7 @@ pub struct Look {
     pub overdue: Option<Duration>,
     /// Age of the oldest job that nobody has claimed.
     pub oldest_ready: Option<Duration>,
-    /// How long the first claim has stood that does not wait for a time.
+    /// How long a claim has stood, at most, that does not wait for a time; where the ordering is none, since its node extended it.
     pub oldest_claim: Option<Duration>,
     /// Jobs that wait for another attempt after an error.
     pub retries: u64,

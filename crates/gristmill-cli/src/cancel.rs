@@ -14,7 +14,7 @@ use gristmill_broker::delayed::Member;
 use gristmill_broker::locate::JobView;
 use gristmill_broker::said::Said;
 use gristmill_broker::state::Request;
-use gristmill_broker::{Connection, QueueDefinition};
+use gristmill_broker::{Connection, Mode, QueueDefinition};
 use gristmill_job::{Envelope, JobId, Key};
 use serde_json::json;
 
@@ -174,6 +174,11 @@ impl Target {
 
     /// Who ends it, and when.
     fn next(&self) -> String {
+        if self.queue.mode == Mode::None {
+            return "the node that holds its claim hears of it when it prolongs that, and ends it unless its run finishes first; \
+                    where that node is gone, the one that takes it over does"
+                .to_owned();
+        }
         match self.owner() {
             Some(owner) => format!(
                 "node {owner}, which holds it, ends it within a second, unless its run finishes first"

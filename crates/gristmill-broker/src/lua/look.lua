@@ -2,7 +2,7 @@
 -- KEYS 1 stream (stream)  2 lease (hash)  3 state (hash)  4 returned (sorted set)  5 dead (sorted set)  6 held (hash)  7 delayed (sorted set)
 -- ARGV 1 about how many lines, holds and claims are read of each, so that a look costs the same however many there are
 -- Reply {'ok', now (ms), ever added, jobs in the stream, claimed, returned, dead, place of the first job that nobody has
---   claimed or '', ms since the first claim that waits for nothing was made, retries, other waits, ms that a key has waited
+--   claimed or '', ms that a claim that waits for nothing has stood, or was not extended, at most, retries, other waits, ms that a key has waited
 --   for a person or for a job that waits at most, '1' if the lease stands, jobs for later, ms since the first of them was due (0 where it is to come)}
 --   Waits are counted exactly up to ARGV 1, and beyond it by the share of those that were read.
 -- Repeated: only reads.
@@ -42,10 +42,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
       local behind = redis.call('XRANGE', KEYS[1], '(' .. field(group, 'last-delivered-id'), '+', 'COUNT', 1)[1]
       first = behind and behind[1] or ''
       for _, claim in ipairs(redis.call('XPENDING', KEYS[1], 'workers', '-', '+', most)) do
-        if not waits[claim[1]] then
-          oldest = claim[3]
-          break
-        end
+        if not waits[claim[1]] then oldest = math.max(oldest, claim[3]) end
       end
     end
   end

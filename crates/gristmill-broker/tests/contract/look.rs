@@ -1,6 +1,7 @@
 //! How a partition stands, as the monitor reads it: the same on every server, and bounded.
 
-use crate::fixture::{SOON, dead, on_each, own, retry};
+use crate::fixture::{HOUR, SOON, World, dead, incarnation, on_each, own, retry};
+use gristmill_broker::doctor::ClaimsOver;
 use gristmill_broker::look::{Look, READ};
 use gristmill_broker::state::Why;
 use gristmill_broker::{Entry, Settle, Verdict};
@@ -90,5 +91,49 @@ fn more_lines_than_are_read_are_counted_by_their_share() {
         let (all, half) = (look.retries + look.waiting, lines / 2);
         assert!(all.abs_diff(lines) <= 1, "{look:?}");
         assert!(look.retries > half / 2 && look.retries < half * 3 / 2, "{look:?}");
+    });
+}
+
+#[test]
+fn the_claim_that_was_not_extended_for_longest_is_the_one_that_is_told() {
+    on_each(async |world| {
+        world.unordered().await;
+        let over = async |world: &World| world.connection.claims_over(&world.queue, HOUR).await.unwrap();
+        assert_eq!(over(world).await, ClaimsOver::default());
+        world.enqueue(&[own("1", "k"), own("2", "other"), own("3", "third"), own("4", "fourth")]).await;
+        let (mine, theirs) = (world.grab("a", 2).await, world.grab("b", 2).await);
+        let idle = |world: &World, holder: &str, entry: &Entry, ms: &str| {
+            let (stream, place) = (world.keys.stream.as_bytes(), entry.place.to_string());
+            let words: [&[u8]; 9] = [
+                b"XCLAIM",
+                stream,
+                b"workers",
+                holder.as_bytes(),
+                b"0",
+                place.as_bytes(),
+                b"IDLE",
+                ms.as_bytes(),
+                b"JUSTID",
+            ];
+            world.raw(&words);
+        };
+        let (a, b) = (incarnation("a"), incarnation("b"));
+        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
+        assert!(look.oldest_claim.is_none_or(|oldest| oldest < HOUR), "{look:?}");
+        // The first by place is not the oldest, and what was handed back is nobody's.
+        idle(world, &format!("{a}#0"), &mine[1], "3700000");
+        idle(world, &format!("{b}#0"), &theirs[0], "7200000");
+        idle(world, "handed-back", &theirs[1], "7100000");
+        let found = over(world).await;
+        assert_eq!(
+            (found.claims, found.at_least, found.holder.as_str()),
+            (2, false, b.as_str()),
+            "{found:?}"
+        );
+        assert!(found.oldest >= 2 * HOUR, "{found:?}");
+        let look = world.connection.look(&world.queue, 0..1).await.unwrap();
+        assert!(look.oldest_claim.is_some_and(|oldest| oldest >= 2 * HOUR), "{look:?}");
+        world.raw(&[b"XGROUP", b"DESTROY", world.keys.stream.as_bytes(), b"workers"]);
+        assert_eq!(over(world).await, ClaimsOver::default(), "without a group nothing is claimed");
     });
 }

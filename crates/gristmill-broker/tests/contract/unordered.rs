@@ -24,13 +24,13 @@ fn line_of(entry: &Entry) -> StateLine {
 
 impl World {
     /// The queue of this world is one without order.
-    async fn unordered(&mut self) {
+    pub(crate) async fn unordered(&mut self) {
         self.queue = QueueDefinition::new(QueueName::new("u").unwrap(), 1).with_mode(Mode::None);
         self.keys = std::sync::Arc::new(self.queue.partition(0));
         self.connection.create(&self.queue).await.unwrap();
     }
 
-    async fn grab(&self, name: &str, count: usize) -> Vec<Entry> {
+    pub(crate) async fn grab(&self, name: &str, count: usize) -> Vec<Entry> {
         match self.connection.grab(&self.keys, &incarnation(name), count).await.unwrap() {
             Grabbed::Jobs { entries, .. } => entries,
             other => panic!("not grabbed: {other:?}"),

@@ -94,6 +94,16 @@ fn nobody_is_missed_as_an_owner_and_a_claim_that_nobody_recovers_is_found() {
     let keys = fixture.run("keys q");
     assert!(keys.code == 0 && keys.err.contains("queue q keeps no order"), "{keys:?}");
 
+    fixture.enqueue("hold", &["z"]);
+    eventually(SOON, "a node claimed it", || {
+        (codes(&explained(&fixture, "hold-z")) == ["claimed"]).then_some(())
+    });
+    let cancel = fixture.run("cancel hold-z --reason test");
+    assert!(
+        !cancel.out.contains("owns") && cancel.out.contains("the node that holds its claim"),
+        "{cancel:?}"
+    );
+
     node.kill().unwrap();
     eventually(SOON, "its claim is over", || {
         (codes(&explained(&fixture, "hold-a")).contains(&"claim_over")).then_some(())
