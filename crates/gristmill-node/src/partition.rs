@@ -338,7 +338,8 @@ impl State {
                 // Behind it: from now on the heartbeat tells what it hears, and nothing has started yet.
                 if let (Some((asked, now, pauses)), Some(board)) = (answer.pauses, self.board()) {
                     self.shared.redis_clock(now, asked);
-                    board.hear(asked, &pauses);
+                    // Through the heartbeat: it tells the other partitions, which would not hear of a change that is known.
+                    self.around.heartbeat.hear_pauses(&self.queue.name, asked, &pauses);
                     self.decide(Event::Pauses(board.now()));
                 }
             }
