@@ -43,7 +43,8 @@ local state = read_state(redis.call('HGET', KEYS[3], place))
 if string.match(state.request, '^cancel/') then return {'asked'} end
 state.request = 'cancel/' .. said
 write_state(KEYS[3], place, state)
--- Without an order there is no lease: whoever claims it hears with its next extend (extend.lua).
+-- Without an order there is no lease: whoever claims it hears with its next extend (extend.lua). Where nobody ever owned it,
+-- whoever does next reads the line itself.
 if redis.call('HEXISTS', KEYS[1], 'epoch') == 1 then redis.call('RPUSH', KEYS[5], place .. ' ' .. ARGV[6]) end
 redis.call('HINCRBY', KEYS[1], 'changes', '1')
 return {'asked'}

@@ -145,7 +145,10 @@ impl Partition {
         }
         line.request = Some(Request::Cancel(said));
         self.write_state(*place, line);
-        self.asked.push_back(Asked { place: *place, id: id.clone(), key: key.clone(), own_id: *own_id });
+        // Where nobody ever owned it, whoever does next reads the line itself.
+        if self.lease.epoch.is_some() {
+            self.asked.push_back(Asked { place: *place, id: id.clone(), key: key.clone(), own_id: *own_id });
+        }
         self.lease.changes += 1;
         Cancelled::Asked
     }
