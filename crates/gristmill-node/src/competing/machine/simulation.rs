@@ -247,6 +247,6 @@ fn mistakes_of_the_store_are_found() {
         Mistake::PromotesTwice,
         Mistake::GrabsMore,
     ] {
-        assert!(simulate(mistake, 300).is_err(), "{mistake:?} was not found");
+        assert!(simulate(mistake, 20_000).is_err(), "{mistake:?} was not found");
     }
 }
