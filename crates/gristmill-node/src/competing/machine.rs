@@ -318,3 +318,6 @@ impl Machine {
         }
     }
 }
+
+#[cfg(test)]
+mod simulation;
