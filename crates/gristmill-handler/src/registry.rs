@@ -1,6 +1,8 @@
 //! Which handler serves which kind, and how a delivery becomes a run.
 
-use crate::batch::{BatchHandler, BatchOptions, Batches, Gatherer};
+mod bounds;
+
+use crate::batch::Batches;
 use crate::context::Context;
 use crate::delivery::{Answer, Delivery, Facts, RunFuture, Started};
 use crate::error::{Classifier, Classify, capped, classifier};
@@ -103,46 +105,6 @@ impl Registry {
         self.serve(kind, handler, Some(options))
     }
 
-    /// Serves `kind` with a handler of many jobs at a time: as many as `options` say, one answer for each.
-    ///
-    /// Each of them is a run of its own, with its slot, its time limits and its cancellation: their handler is told through
-    /// [`Item::context`](crate::Item), and a run that is stopped is left out, or its answer dropped. Two jobs of one key are never in
-    /// one batch. An error of the whole, a panic, or another number of answers is an error of each.
-    #[must_use]
-    pub fn batch<H, A>(mut self, kind: &'static str, options: BatchOptions, handler: H) -> Self
-    where
-        H: BatchHandler<A>,
-        A: 'static,
-    {
-        let inner = Arc::make_mut(&mut self.0);
-        if let Some(fault) = options.fault() {
-            inner.faults.push(RegistryFault::Options { kind, fault });
-        }
-        let mut needs = Needs::default();
-        H::needs(&mut needs);
-        let gatherer = Gatherer::new(handler, &options);
-        inner.batches.insert(kind, gatherer.clone());
-        let run = Arc::new(move |context, shared| gatherer.clone().run::<A>(context, shared));
-        self.serve_with(kind, UserCode { run, needs }, Some(options.kind_options()))
-    }
-
-    /// No batch has more jobs than this: as many as a node has slots. Tells the kinds whose batches were to be larger, and
-    /// how large.
-    #[must_use]
-    pub fn cap_batches(&self, jobs: usize) -> Vec<(&'static str, usize)> {
-        let capped = |(kind, batches): (&&'static str, &Arc<dyn Batches>)| Some((*kind, batches.cap(jobs)?));
-        self.0.batches.iter().filter_map(capped).collect()
-    }
-
-    /// Tells of each batch that is handed to its handler: the kind, and how many jobs it has. Only who asks first is told.
-    pub fn observe_batches(&self, told: impl Fn(&'static str, usize) + Send + Sync + 'static) {
-        let told = Arc::new(told);
-        for (kind, batches) in &self.0.batches {
-            let (kind, told) = (*kind, told.clone());
-            batches.observe(Box::new(move |jobs| told(kind, jobs)));
-        }
-    }
-
     fn serve<H, A>(self, kind: &'static str, handler: H, options: Option<KindOptions>) -> Self
     where
         H: Handler<A>,
@@ -192,32 +154,6 @@ impl Registry {
             inner.ruled = true;
         }
         self
-    }
-
-    /// Limits this kind across the fleet: what is said here, by settings, wins over its options in code. A kind that is not
-    /// served here is passed over.
-    #[must_use]
-    pub fn limit(mut self, kind: &str, limit: Limit) -> Self {
-        let inner = Arc::make_mut(&mut self.0);
-        if let Some((kind, _)) = inner.served.get_key_value(kind) {
-            match limit.fault() {
-                Some(fault) => inner.faults.push(RegistryFault::Options { kind, fault }),
-                None => drop(inner.limits.insert(kind, limit)),
-            }
-        }
-        self
-    }
-
-    /// The kinds that are limited across the fleet, and to what.
-    pub fn limits(&self) -> impl Iterator<Item = (&'static str, Limit)> {
-        let of = |(kind, served): (&&'static str, &Served)| (*kind, self.limit_of(kind, served));
-        self.0.served.iter().map(of).filter(|(_, limit)| !limit.is_none())
-    }
-
-    fn limit_of(&self, kind: &str, served: &Served) -> Limit {
-        let said = self.0.limits.get(kind).copied().unwrap_or_default();
-        let code = served.options.as_ref().map(|options| options.limit()).unwrap_or_default();
-        Limit { max_running: said.max_running.or(code.max_running), rate: said.rate.or(code.rate) }
     }
 
     /// The kinds it serves, sorted.

@@ -3,13 +3,14 @@
 //! There is one for every partition of every queue the node serves, for the whole life of the process: idle while
 //! another node owns the partition. It sends the calls of a tenure in order through one task ([`line`]).
 //!
-//! Here: the actor, its messages, and the lease it holds. `errands` is what it asks Redis beside the numbered calls, `notes`
-//! what it counts and logs, `surroundings` what it shares with the other partitions.
+//! Here: the actor and its messages. `lease` is what it holds while it owns the partition, `errands` what it asks Redis beside the
+//! numbered calls, `notes` what it counts and logs, `surroundings` what it shares with the other partitions.
 
 pub(crate) mod calls;
 pub(crate) mod errands;
 mod key_hasher;
 pub(crate) mod lanes;
+mod lease;
 pub(crate) mod line;
 pub(crate) mod notes;
 pub(crate) mod pauses;
@@ -24,14 +25,13 @@ pub(crate) mod way;
 
 use crate::competing;
 use crate::lease_manager::{Look, Message as ToManager};
-use gristmill_broker::lease::acquire::{Acquired, Before};
-use gristmill_broker::pause::Pause;
+use gristmill_broker::lease::acquire::Before;
 use gristmill_broker::{Answer, CallError, Connection, Epoch, Fence, QueueDefinition};
 use gristmill_job::{Place, UnixMillis};
-use gristmill_telemetry::events::node::{AcquireFailed, QueueDiffers};
+use lease::AcquireAnswer;
 use line::Line;
 use notes::Notes;
-use pauses::{Board, Pauses};
+use pauses::Pauses;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use shared::Shared;
 use std::sync::Arc;
@@ -70,14 +70,6 @@ pub(crate) enum Message {
     Competing(competing::Event),
 }
 
-#[derive(Debug)]
-pub(crate) struct AcquireAnswer {
-    before: Before,
-    outcome: Result<(Acquired, Connection, Instant), CallError>,
-    /// What of the queue is paused, when that was asked, and what the Redis clock showed then, where the lease was granted.
-    pauses: Option<(Instant, UnixMillis, Vec<Pause>)>,
-}
-
 pub(crate) struct Partition;
 
 pub(crate) struct Arguments {
@@ -87,9 +79,6 @@ pub(crate) struct Arguments {
     pub(crate) told: Arc<Told>,
     pub(crate) around: Arc<Surroundings>,
 }
-
-/// Answers are waited for twice as long after each tenure that ended soon without one, so often at most.
-const MOST_PATIENCE: u32 = 5;
 
 /// A run that was alone when its tenure ended; see [`tenure::Action::Orphaned`].
 #[derive(Debug, Clone, Copy)]
@@ -256,11 +245,6 @@ impl State {
         self.actions = actions;
     }
 
-    /// The pauses of its queue.
-    fn board(&self) -> Option<Arc<Board>> {
-        self.around.heartbeat.pauses(&self.queue.name).cloned()
-    }
-
     fn report(&self, look: Look) {
         self.around.tell_manager(ToManager::Looked(self.queue.name.clone(), self.shared.partition, look));
     }
@@ -319,93 +303,6 @@ impl State {
                 Action::Outcome { entry, settled, reason } => self.notes.outcome(&entry, &settled, reason),
             }
         }
-    }
-
-    fn acquired(&mut self, request: u64, answer: AcquireAnswer) {
-        if request != self.acquires {
-            return;
-        }
-        self.before = answer.before;
-        match answer.outcome {
-            Ok((Acquired::Granted(epoch), connection, sent)) => {
-                let fence = Fence { incarnation: self.around.incarnation.clone(), epoch };
-                self.taken_over(epoch);
-                self.before.owner = fence.incarnation.as_str().to_owned();
-                self.before.epoch = epoch.to_string();
-                self.granted = Some((fence, connection, sent));
-                self.absolve();
-                self.decide(Event::Acquired(Ok(epoch)));
-                // Behind it: from now on the heartbeat tells what it hears, and nothing has started yet.
-                if let (Some((asked, now, pauses)), Some(board)) = (answer.pauses, self.board()) {
-                    self.shared.redis_clock(now, asked);
-                    // Through the heartbeat: it tells the other partitions, which would not hear of a change that is known.
-                    self.around.heartbeat.hear_pauses(&self.queue.name, asked, &pauses);
-                    self.decide(Event::Pauses(board.now()));
-                }
-            }
-            Ok((Acquired::Held { owner, epoch, left, wanted_by }, ..)) => {
-                self.before.owner = owner.as_str().to_owned();
-                self.before.epoch = epoch.to_string();
-                self.report(Look::Held { owner, left, wanted_by });
-                self.absolve();
-                self.decide(Event::Acquired(Err(())));
-            }
-            Ok((Acquired::Differs { partitions }, ..)) => {
-                self.around.telemetry.tell(&QueueDiffers {
-                    queue: &self.queue.name,
-                    partitions: &partitions,
-                    configured: u64::from(self.queue.partitions),
-                });
-                self.decide(Event::Acquired(Err(())));
-            }
-            Ok((Acquired::Unordered, ..)) => {
-                self.around.telemetry.tell(&QueueDiffers {
-                    queue: &self.queue.name,
-                    partitions: "ordering none",
-                    configured: u64::from(self.queue.partitions),
-                });
-                self.decide(Event::Acquired(Err(())));
-            }
-            Ok((Acquired::Changed(_) | Acquired::NoQueue, ..)) => self.decide(Event::Acquired(Err(()))),
-            Err(error) => {
-                self.around.telemetry.tell(&AcquireFailed {
-                    queue: &self.queue.name,
-                    partition: u64::from(self.shared.partition),
-                    error: &error,
-                });
-                self.decide(Event::Acquired(Err(())));
-            }
-        }
-    }
-
-    /// A tenure begins, or goes on after a hand-over was given up.
-    fn hold(&mut self, epoch: Epoch) {
-        if let Some((fence, connection, sent)) = self.granted.take() {
-            self.shared.answered.store(0, std::sync::atomic::Ordering::SeqCst);
-            self.around.heartbeat.hold(&self.shared, fence.clone(), sent);
-            let window = u64::try_from(self.around.seen_window.as_millis()).unwrap_or(u64::MAX);
-            let unheard = self.unheard.min(MOST_PATIENCE);
-            self.held_since = Instant::now();
-            self.line = Some(Line::start(
-                connection.patient(1 << unheard),
-                self.around.line_of(self.shared.partition).clone(),
-                fence,
-                self.shared.clone(),
-                window,
-                self.around.telemetry.clone(),
-            ));
-            self.report(Look::Mine);
-        }
-        self.shared.open_gate(Some(epoch));
-    }
-
-    fn drop_tenure(&mut self) {
-        self.shared.open_gate(None);
-        self.around.heartbeat.drop_lease(&self.shared);
-        self.around.doorbell.listen(&self.shared, None);
-        self.around.promotions.over(&self.shared);
-        self.line = None;
-        self.withdraw(|_| true);
     }
 
     /// What has not started comes back as such; the others go on waiting for their worker.

@@ -15,6 +15,7 @@ use gristmill_job::{
     AttemptRecord, CrashRecord, DeadLetter, DeadReason, Effects, Envelope, ErrorClass, Failure, History,
     JobId, JobLimits, UnixMillis,
 };
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Between two looks whether a handler for its kind is here, at most.
@@ -61,9 +62,7 @@ impl Judge<'_> {
                 facts_of(&job.entry, self.policy.max_envelope_bytes),
             ),
         };
-        let nothing = StateLine::default();
-        let line = job.entry.state.line().unwrap_or(&nothing);
-        let case = Case { entry: &job.entry, line, facts, acknowledged: job.acknowledged };
+        let case = Case { entry: &job.entry, line: line_of(job), facts, acknowledged: job.acknowledged };
         let verdict = match answer {
             Ok(answer) if job.acknowledged => self.acknowledged(&case, answer),
             Ok(answer) => self.answered(&case, answer),
@@ -75,20 +74,15 @@ impl Judge<'_> {
 
     /// The verdict on a job that is not run.
     pub(crate) fn unrun(&self, job: &LaneJob, why: Unrun) -> Settle {
-        let nothing = StateLine::default();
-        let line = job.entry.state.line().unwrap_or(&nothing);
-        let case = Case {
-            entry: &job.entry,
-            line,
-            facts: facts_of(&job.entry, self.policy.max_envelope_bytes),
-            acknowledged: false,
-        };
+        let case = Case { acknowledged: false, ..Case::unrun(job, self.policy) };
+        let line = case.line;
         let verdict = match why {
             Unrun::OverBudget { turn } => {
                 let least = OVER_BUDGET_WAIT.mul_f64(1.0 + self.random).max(turn);
                 self.wait(&case, line.attempts, self.backoff(&case, line.attempts).max(least), Why::Budget)
             }
             Unrun::Cancelled => Verdict::Cancelled,
+            Unrun::Expired => Verdict::Expired,
             Unrun::Skipped => self.gone(&case, DeadReason::Skipped, "a person passed over it"),
             Unrun::Crashed => {
                 let deaths = line.crashes.len();
@@ -106,11 +100,8 @@ impl Judge<'_> {
 
     /// The verdict on a job that may not start now, where there is no lane for it to wait in: put back, uncharged.
     pub(crate) fn paused(&self, job: &LaneJob, delay: Duration) -> Settle {
-        let nothing = StateLine::default();
-        let line = job.entry.state.line().unwrap_or(&nothing);
-        let facts = facts_of(&job.entry, self.policy.max_envelope_bytes);
-        let case = Case { entry: &job.entry, line, facts, acknowledged: false };
-        settle(&case, self.wait(&case, line.attempts, delay, line.why))
+        let case = Case { acknowledged: false, ..Case::unrun(job, self.policy) };
+        settle(&case, self.wait(&case, case.line.attempts, delay, case.line.why))
     }
 
     fn answered(&self, case: &Case<'_>, answer: Answer) -> Verdict {
@@ -271,14 +262,8 @@ impl Judge<'_> {
 
     /// Dead without a last run.
     fn gone(&self, case: &Case<'_>, reason: DeadReason, error: &str) -> Verdict {
-        self.letter(
-            case,
-            case.line.attempts,
-            reason,
-            vec![error.to_owned()],
-            None,
-            History::decode(&case.line.history),
-        )
+        let history = History::decode(&case.line.history);
+        self.letter(case, case.line.attempts, reason, vec![error.to_owned()], None, history)
     }
 
     fn dead(&self, case: &Case<'_>, attempts: u32, reason: DeadReason, failure: &Failure) -> Verdict {
@@ -346,16 +331,9 @@ impl Judge<'_> {
 
     /// The verdict on a job whose first one Redis refused to write.
     pub(crate) fn rejected(&self, job: &LaneJob, settle: &Settle, why: &str) -> Settle {
-        let nothing = StateLine::default();
-        let line = job.entry.state.line().unwrap_or(&nothing);
-        let case = Case {
-            entry: &job.entry,
-            line,
-            facts: facts_of(&job.entry, self.policy.max_envelope_bytes),
-            acknowledged: job.acknowledged,
-        };
+        let case = Case::unrun(job, self.policy);
         let failure = permanent(format!("Redis refused to write what the job asked for: {why}"));
-        let verdict = self.dead(&case, line.attempts + 1, DeadReason::Rejected, &failure);
+        let verdict = self.dead(&case, case.line.attempts + 1, DeadReason::Rejected, &failure);
         // Its mark may be what cannot be written.
         Settle { verdict, marked: false, ..settle.clone() }
     }
@@ -363,15 +341,18 @@ impl Judge<'_> {
 
 /// The acknowledgement of a job that may run at most once.
 pub(crate) fn acknowledgement(job: &LaneJob, policy: &Policy) -> Settle {
-    let nothing = StateLine::default();
-    let line = job.entry.state.line().unwrap_or(&nothing);
-    let facts = facts_of(&job.entry, policy.max_envelope_bytes);
-    let case = Case { entry: &job.entry, line, facts, acknowledged: false };
+    let case = Case { acknowledged: false, ..Case::unrun(job, policy) };
     let version = case.facts.version;
     settle(&case, Verdict::Done { version, entity: None, emits: Vec::new() })
 }
 
-impl Case<'_> {
+impl<'j> Case<'j> {
+    /// Of a job that has not run.
+    fn unrun(job: &'j LaneJob, policy: &Policy) -> Self {
+        let facts = facts_of(&job.entry, policy.max_envelope_bytes);
+        Self { entry: &job.entry, line: line_of(job), facts, acknowledged: job.acknowledged }
+    }
+
     fn retry<'a>(&'a self, policy: &'a Policy) -> &'a gristmill_job::RetryPolicy {
         self.facts.options.as_ref().and_then(|options| options.retry_policy()).unwrap_or(&policy.retry)
     }
@@ -386,6 +367,12 @@ fn settle(case: &Case<'_>, verdict: Verdict) -> Settle {
         marked: case.facts.own_id,
         verdict,
     }
+}
+
+/// What is stored of a job; of one of which nothing is, that.
+pub(crate) fn line_of(job: &LaneJob) -> &StateLine {
+    static NOTHING: LazyLock<StateLine> = LazyLock::new(StateLine::default);
+    job.entry.state.line().unwrap_or(&NOTHING)
 }
 
 fn permanent(error: String) -> Failure {

@@ -5,6 +5,7 @@
 
 use crate::partition::lanes::LaneJob;
 use crate::partition::policy::Policy;
+use crate::partition::verdict::line_of;
 use gristmill_broker::start::How;
 use gristmill_broker::state::{Request, StateLine, Suspicion, Why};
 use gristmill_handler::{DeliverySemantics, Redelivery};
@@ -28,6 +29,8 @@ pub(crate) enum Way {
 /// Why a job is settled without a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unrun {
+    /// It became ready too long ago.
+    Expired,
     /// A person passes over it.
     Skipped,
     /// A person took it back.
@@ -51,12 +54,10 @@ impl Way {
         if job.acknowledged {
             return Self::Run;
         }
-        let line = entry.state.line();
-        if line.is_none() && !entry.returned && policy.rules.are_none() {
+        if entry.state.line().is_none() && !entry.returned && policy.rules.are_none() {
             return Self::Run;
         }
-        let nothing = StateLine::default();
-        let line = line.unwrap_or(&nothing);
+        let line = line_of(job);
         if line.request == Some(Request::Skip) {
             return Self::Settle(Unrun::Skipped);
         }

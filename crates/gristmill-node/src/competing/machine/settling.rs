@@ -5,6 +5,7 @@ use crate::competing::events::{Action, Now};
 use crate::partition::lanes::LaneJob;
 use crate::partition::tenure::{Ended, Ran, Run, meant, outcome, written};
 use crate::partition::verdict::Judge;
+use crate::partition::way::Unrun;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
@@ -168,9 +169,7 @@ impl Machine {
         let cancelled = self.held.get(&place).is_some_and(|held| held.cancelled);
         let settle = match ran {
             Ran::Judged(settle) => *settle,
-            Ran::Expired => {
-                Settle { verdict: Verdict::Expired, ..self.judge(now).settle(job, Ran::NotStarted) }
-            }
+            Ran::Expired => self.judge(now).unrun(job, Unrun::Expired),
             ran => self.judge(now).settle(job, ran),
         };
         let again = matches!(settle.verdict, Verdict::Retry { .. });

@@ -101,19 +101,6 @@ impl Tenure {
         }
     }
 
-    /// The verdict on a job that is not run, and has no effect.
-    pub(super) fn unrun(&self, entry: &Entry, verdict: Verdict) -> Settle {
-        let envelope = Envelope::decode(&entry.envelope, self.bounds.policy.max_envelope_bytes).ok();
-        Settle {
-            place: entry.place,
-            turn: entry.state.turn(),
-            id: entry.id.clone(),
-            key: entry.key.clone(),
-            marked: envelope.is_none_or(|envelope| envelope.own_id),
-            verdict,
-        }
-    }
-
     /// Whether the job at this place is to end without another run.
     pub(super) fn is_cancelled(&self, place: Place) -> bool {
         !self.cancelling.noted.is_empty() && self.cancelling.noted.contains_key(&place)

@@ -5,6 +5,7 @@ use super::{Action, End, Ended, Leftover, Now, Phase, Ran, Run, Settling, Tenure
 use crate::partition::calls::{OnAnswer, Sent};
 use crate::partition::lanes::{Head, LaneId};
 use crate::partition::verdict::Judge;
+use crate::partition::way::Unrun;
 use crate::worker::attempt::Attempt;
 use crate::worker::slot::Slot;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
@@ -71,7 +72,7 @@ impl Tenure {
         match run.ran {
             Ran::NotStarted => return self.not_run(lane, place, false, now, actions),
             Ran::Expired => {
-                let settle = self.unrun(&job.entry, Verdict::Expired);
+                let settle = self.judge(now).unrun(&job, Unrun::Expired);
                 self.lanes.settling(lane);
                 let entry = run.entry;
                 self.to_settle.push(Settling { lane, entry, settle, acknowledges: None, attempt: None });

@@ -1,6 +1,6 @@
 //! What may happen next in the world: one small step each, in any order.
 
-use super::world::{KEYS, TRUST, TTL, VERSIONS, World, comes_back, ended};
+use super::world::{KEYS, TRUST, TTL, VERSIONS, World};
 use crate::partition::pauses::Pauses;
 use crate::partition::tenure::*;
 use crate::worker::slot::Slot;
@@ -17,6 +17,16 @@ use std::time::Duration;
 
 fn version_of(run: &Run) -> u64 {
     gristmill_job::Envelope::decode(&run.entry.envelope, 1 << 20).unwrap().version
+}
+
+/// Whether a person brings such a letter back.
+pub(super) fn comes_back(reason: DeadReason) -> bool {
+    matches!(reason, DeadReason::Permanent | DeadReason::Review | DeadReason::Skipped)
+}
+
+pub(super) fn ended(run: Run, ran: Ran) -> Ended {
+    let Run { epoch, lane, entry, turn, .. } = run;
+    Ended { epoch, lane, entry, turn, ran, attempt: None }
 }
 
 impl World {

@@ -1,6 +1,7 @@
 //! The shell around two tenures, played: the store, the connections, the clock and the runs.
 
 use super::Faults;
+use super::steps::ended;
 use crate::limits::Limits;
 use crate::limits::gate::Gate;
 use crate::partition::lanes::{LaneId, Memory};
@@ -12,7 +13,7 @@ use gristmill_broker::lease::acquire::{Acquire, Acquired, Before};
 use gristmill_broker::model::Model;
 use gristmill_broker::{Fence, Incarnation, PartitionKeys, QueueDefinition};
 use gristmill_handler::{Redelivery, Rule};
-use gristmill_job::{ContentType, DeadReason, JobLimits, Limit, NewJob, QueueName, RetryPolicy, UnixMillis};
+use gristmill_job::{ContentType, JobLimits, Limit, NewJob, QueueName, RetryPolicy, UnixMillis};
 use gristmill_testkit::seed::SplitMix64;
 use std::collections::VecDeque;
 use std::sync::Weak;
@@ -25,11 +26,6 @@ pub(super) const KEYS: usize = 3;
 pub(super) const VERSIONS: u64 = 6;
 /// The key whose jobs are of the kind `asks`.
 const ASKS: usize = 1;
-
-/// Whether a person brings such a letter back.
-pub(super) fn comes_back(reason: DeadReason) -> bool {
-    matches!(reason, DeadReason::Permanent | DeadReason::Review | DeadReason::Skipped)
-}
 
 /// A call on its way to the store.
 pub(super) struct Request {
@@ -397,9 +393,4 @@ impl World {
 fn rule(envelope: &[u8]) -> Rule {
     let asks = gristmill_job::Envelope::decode(envelope, 1 << 20).unwrap().kind == "asks";
     Rule { redelivery: if asks { Redelivery::Review } else { Redelivery::Rerun }, ..Rule::default() }
-}
-
-pub(super) fn ended(run: Run, ran: Ran) -> Ended {
-    let Run { epoch, lane, entry, turn, .. } = run;
-    Ended { epoch, lane, entry, turn, ran, attempt: None }
 }
