@@ -31,7 +31,17 @@ for n = 1, jobs do
     dues[n] = at
   end
 end
-if limit > 0 and redis.call('XLEN', KEYS[2]) + redis.call('ZCARD', KEYS[4]) + jobs > limit then return {'full', meta[2]} end
+local function absorbs(mark) return mark and mark ~= 'discarded' and string.sub(mark, 1, 9) ~= 'cancelled' end
+local room = limit > 0 and limit - redis.call('XLEN', KEYS[2]) - redis.call('ZCARD', KEYS[4])
+if room and jobs > room then -- What is a duplicate takes no room.
+  local new, seen_at = 0, 7
+  for n = 1, jobs do
+    local own = ARGV[1 + n * 5] == '1'
+    if not (own and absorbs(redis.call('GET', KEYS[seen_at]))) then new = new + 1 end
+    if own then seen_at = seen_at + 1 end
+  end
+  if new > 0 and new > room then return {'full', meta[2]} end
+end
 if next(dues) then -- First what may fail: a key of another type.
   redis.call('ZCARD', KEYS[4])
   redis.call('HLEN', KEYS[5])
@@ -49,7 +59,7 @@ for n = 1, jobs do
     seen, next_seen = KEYS[next_seen], next_seen + 1
   end
   local mark = seen and redis.call('GET', seen)
-  if mark and mark ~= 'discarded' and string.sub(mark, 1, 9) ~= 'cancelled' then
+  if absorbs(mark) then
     answers[n + 1] = 'duplicate ' .. mark
   elseif waits(dues[n]) then
     local member = string.format('%016.0f', redis.call('HINCRBY', KEYS[1], 'delayed_seq', '1')) .. ':' .. ARGV[at + 3] .. ':' .. ARGV[at]

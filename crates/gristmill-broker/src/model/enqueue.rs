@@ -27,9 +27,10 @@ impl Partition {
                 return EnqueueAnswer::TooFar { job: n as u64 + 1, due: job.due.to_string() };
             }
         }
-        if meta.limit > 0
-            && (self.stream.entries().len() + self.delayed.len() + jobs.len()) as u64 > meta.limit
-        {
+        // What is a duplicate takes no room.
+        let new = jobs.iter().filter(|job| self.absorbed_by(now_ms, job).is_none()).count();
+        let there = self.stream.entries().len() + self.delayed.len();
+        if meta.limit > 0 && new > 0 && (there + new) as u64 > meta.limit {
             return EnqueueAnswer::Full { limit: meta.limit.to_string() };
         }
         let accepted: Vec<Accepted> = jobs.iter().map(|job| self.accept(now_ms, job)).collect();
@@ -39,11 +40,15 @@ impl Partition {
         EnqueueAnswer::Accepted(accepted)
     }
 
+    /// How the job stands whose duplicate this one is.
+    fn absorbed_by(&self, now_ms: u64, job: &EncodedJob) -> Option<&Standing> {
+        let absorbs =
+            |standing: &&Standing| !matches!(standing, Standing::Discarded | Standing::Cancelled(_));
+        self.mark(now_ms, &job.id).filter(absorbs).filter(|_| job.own_id)
+    }
+
     fn accept(&mut self, now_ms: u64, job: &EncodedJob) -> Accepted {
-        let mark = self
-            .mark(now_ms, &job.id)
-            .filter(|standing| !matches!(standing, Standing::Discarded | Standing::Cancelled(_)));
-        if let Some(standing) = mark.filter(|_| job.own_id) {
+        if let Some(standing) = self.absorbed_by(now_ms, job) {
             return Accepted::Duplicate { standing: standing.to_string() };
         }
         let entry = Job { id: job.id.clone(), key: job.key.clone(), envelope: job.envelope.clone() };

@@ -318,6 +318,12 @@ fn a_length_limit_can_be_set_changed_and_taken_away_and_a_create_keeps_it() {
         world.enqueue(&[own("3", "k")]).await;
         let full = EnqueueAnswer::Full { limit: "3".into() };
         assert_eq!(world.try_enqueue(&[own("4", "k")]).await.unwrap(), full);
+        // What is there already takes no room: it is answered as ever, also beside one for which there is none.
+        let known = world.try_enqueue(&[own("3", "k"), own("1", "k")]).await.unwrap();
+        let EnqueueAnswer::Accepted(known) = known else { panic!("refused: {known:?}") };
+        assert!(known.iter().all(|answer| matches!(answer, Accepted::Duplicate { .. })), "{known:?}");
+        assert_eq!(world.try_enqueue(&[own("1", "k"), own("4", "k")]).await.unwrap(), full);
+        assert_eq!(world.try_enqueue(&[ours("4", "k")]).await.unwrap(), full);
         // Less than there is: nothing goes, and nothing comes.
         assert!(world.connection.set_length_limit(&queue, 1).await.unwrap());
         assert_eq!(
