@@ -1,14 +1,14 @@
 //! reclaim: takes claims whose visibility timeout is over, in a queue with ordering none, in slices along a cursor.
 
-use crate::entry::{self, Entry};
+use crate::entry::Entry;
 use crate::error::CallError;
 use crate::fence::{Fence, Incarnation};
-use crate::keys::{HANDED_BACK, PartitionKeys};
+use crate::keys::PartitionKeys;
 use crate::lease::acquire::millis;
 use crate::link::Connection;
-use crate::reply::{self, Words};
+use crate::recover;
+use crate::reply::Words;
 use crate::script::RECLAIM;
-use crate::state::JobState;
 use gristmill_job::{Place, UnixMillis};
 use redis::Value;
 use std::time::Duration;
@@ -77,19 +77,9 @@ fn read(value: Value) -> Result<Reclaimed, CallError> {
         _ => return Err(words.unknown("ok or differs")),
     }
     let next = words.next_text()?.parse().map_err(CallError::Unexpected)?;
-    let rows = reply::list(words.next(), "entries")?;
+    let rows = words.next();
     let now = words.next_number()?;
-    let mut entries = Vec::with_capacity(rows.len());
-    for row in rows {
-        let mut row = reply::list(row, "an entry")?.into_iter();
-        let mut next = || row.next().unwrap_or(Value::Nil);
-        let (place, fields, holder, state) = (next(), next(), next(), next());
-        if let Some(mut entry) = entry::read(place, fields)? {
-            entry.recovered = reply::bytes(holder)? != HANDED_BACK.as_bytes();
-            entry.state = JobState::parse(&reply::bytes(state)?, now);
-            entries.push(entry);
-        }
-    }
+    let entries = recover::taken_over(rows, now)?;
     let (left, worst) = (words.next_number()?, Duration::from_millis(words.next_number()?));
     let outbox = words.next_number()?;
     Ok(Reclaimed::Slice { entries, next, left, worst, outbox, now: UnixMillis(now) })

@@ -1,7 +1,7 @@
 //! recover: takes back every claim of a partition, in slices, in order of place. The one way to build lanes.
 
 use crate::call::{Answer, Guard, single};
-use crate::entry;
+use crate::entry::{self, Entry};
 use crate::error::CallError;
 use crate::keys::HANDED_BACK;
 use crate::reply::{self, Words};
@@ -29,11 +29,17 @@ pub(crate) fn read(value: Value) -> Result<Answer, CallError> {
         _ => return Err(words.unknown("ok, already, fenced or gap")),
     }
     let next = words.next_text()?.parse().map_err(CallError::Unexpected)?;
-    let rows = reply::list(words.next(), "recovered entries")?;
-    let now = words.next_number()?;
+    let rows = words.next();
+    let entries = taken_over(rows, words.next_number()?)?;
+    Ok(Answer::Recovered { entries, next })
+}
+
+/// Entries that were claimed before, each with its holder and its line; `now` is the Redis clock (ms).
+pub(crate) fn taken_over(rows: Value, now: u64) -> Result<Vec<Entry>, CallError> {
+    let rows = reply::list(rows, "entries that were claimed before")?;
     let mut entries = Vec::with_capacity(rows.len());
     for row in rows {
-        let mut row = reply::list(row, "a recovered entry")?.into_iter();
+        let mut row = reply::list(row, "an entry that was claimed before")?.into_iter();
         let mut next = || row.next().unwrap_or(Value::Nil);
         let (place, fields, holder, state) = (next(), next(), next(), next());
         if let Some(mut entry) = entry::read(place, fields)? {
@@ -42,5 +48,5 @@ pub(crate) fn read(value: Value) -> Result<Answer, CallError> {
             entries.push(entry);
         }
     }
-    Ok(Answer::Recovered { entries, next })
+    Ok(entries)
 }

@@ -41,9 +41,9 @@ pub(crate) struct CancelArguments {
 }
 
 const AFTER: &str = "\
-A job that nobody has claimed is gone at once (`cancelled`). One that a node holds is ended by that node within a second, also \
-in the middle of its key, which goes on (`asked`); if it runs, its handler is asked to stop, and a run that finishes all the \
-same wins. `explain` shows what became of it. The id of a cancelled job may be enqueued again.
+A job that nobody has claimed is gone at once (`cancelled`). One that a node holds is ended by that node within a second (in a \
+queue without order, within a third of its visibility timeout), also in the middle of its key, which goes on (`asked`); if it \
+runs, its handler is asked to stop, and a run that finishes all the same wins. `explain` shows what became of it. The id of a cancelled job may be enqueued again.
 
 A job that is dead, done or not there is left (exit code 1).";
 

@@ -18,19 +18,23 @@ const IDLE: &str = "idle";
 pub(crate) fn run(ground: &Ground, figures: &mut Figures, table: &mut Table) -> Outcome<()> {
     let lease = ground.plan.lease.as_millis();
     println!("\nrecovery after SIGKILL, leases of {lease} ms");
+    let (middle, most) = kills(ground, kill_one)?;
+    table.row("recovery: SIGKILL to the first recovered job's start", format!("{middle:.0} ms"), {
+        format!("at most lease + 1 s = {} ms; slowest {most:.0} ms", lease + 1000)
+    });
+    figures.recovery_ms = Some(middle);
+    Ok(())
+}
+
+/// Kills as often as the plan says: the milliseconds that it took, the median and the most.
+pub(super) fn kills(ground: &Ground, kill_one: impl Fn(&Ground) -> Outcome<f64>) -> Outcome<(f64, f64)> {
     let mut tries = Vec::new();
     for kill in 1..=ground.plan.kills {
         let recovery_ms = kill_one(ground)?;
         println!("  kill {kill}  {recovery_ms:.0} ms to the first recovered job's start");
         tries.push(recovery_ms);
     }
-    let middle = median(&tries);
-    let most = tries.iter().copied().fold(0.0, f64::max);
-    table.row("recovery: SIGKILL to the first recovered job's start", format!("{middle:.0} ms"), {
-        format!("at most lease + 1 s = {} ms; slowest {most:.0} ms", lease + 1000)
-    });
-    figures.recovery_ms = Some(middle);
-    Ok(())
+    Ok((median(&tries), tries.iter().copied().fold(0.0, f64::max)))
 }
 
 fn kill_one(ground: &Ground) -> Outcome<f64> {

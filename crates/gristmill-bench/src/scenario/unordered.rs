@@ -2,6 +2,7 @@
 //! jobs, another beside it.
 
 use super::Side;
+use super::recovery::kills;
 use super::sharing::{WITHIN, until};
 use crate::failure::{Outcome, ensure};
 use crate::ground::Ground;
@@ -70,14 +71,7 @@ fn full(ground: &Ground, server: &Server, workload: &Workload) -> Outcome<()> {
 fn recovery(ground: &Ground, figures: &mut Figures, table: &mut Table) -> Outcome<()> {
     let timeout = ground.plan.lease.as_millis();
     println!("\nordering none: recovery after SIGKILL, visibility timeout of {timeout} ms");
-    let mut tries = Vec::new();
-    for kill in 1..=ground.plan.kills {
-        let recovery_ms = kill_one(ground)?;
-        println!("  kill {kill}  {recovery_ms:.0} ms to the first recovered job's start");
-        tries.push(recovery_ms);
-    }
-    let middle = median(&tries);
-    let most = tries.iter().copied().fold(0.0, f64::max);
+    let (middle, most) = kills(ground, kill_one)?;
     table.row("ordering none: SIGKILL to the first recovered job's start", format!("{middle:.0} ms"), {
         format!("about 1.5 of the timeout of {timeout} ms at most; slowest {most:.0} ms")
     });
