@@ -280,11 +280,11 @@ impl Machine {
         self.alone_over(place, actions);
     }
 
-    /// A person wants these to end. A run that finishes all the same stands; one that has not begun is met by its line, where
-    /// it is claimed next.
+    /// A person wants these to end; every extend tells so again, also of one that was about to begin when it was told first. A run
+    /// that finishes all the same stands; one that has not begun is met by its line, where it is claimed next.
     fn cancelled(&mut self, places: &[Place], actions: &mut Vec<Action>) {
         for place in places {
-            let Some(held) = self.held.get_mut(place).filter(|held| !held.cancelled) else { continue };
+            let Some(held) = self.held.get_mut(place) else { continue };
             held.cancelled = true;
             if held.stage == Stage::Running {
                 actions.push(Action::Cancel(*place));
