@@ -18,7 +18,7 @@ use crate::payload::FromPayload;
 use gristmill_job::{Effects, ErrorClass, Failure};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -181,6 +181,14 @@ struct Open<T> {
     number: u64,
 }
 
+impl<T> Open<T> {
+    /// The batch, whose place the next one takes.
+    fn take(&mut self) -> Vec<Waiting<T>> {
+        self.number += 1;
+        std::mem::take(&mut self.waiting)
+    }
+}
+
 pub(crate) struct Gatherer<H, T> {
     handler: H,
     max_jobs: AtomicUsize,
@@ -240,42 +248,56 @@ where
         let (answer, mut answered) = oneshot::channel();
         let (own, item) = (context.clone(), Item { payload, context });
         let (full, number, first) = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut open = self.open();
             open.waiting.push(Waiting { item, answer });
-            let full = open.waiting.len() >= self.max_jobs.load(Ordering::SeqCst);
-            (full, open.number, open.waiting.len() == 1)
+            let first = open.waiting.len() == 1;
+            let full = open.waiting.len() >= self.max_jobs.load(Ordering::SeqCst) || self.max_wait.is_zero();
+            let number = open.number;
+            // Under the same lock: whoever comes a moment later would be one too many.
+            (full.then(|| open.take()), number, first)
         };
-        if full || self.max_wait.is_zero() {
-            self.hand_over::<Args>(number, shared);
+        if let Some(batch) = full {
+            self.hand_over::<Args>(batch, shared);
         } else if first {
             let (gatherer, shared, wait) = (self.clone(), shared.clone(), self.max_wait);
             tokio::spawn(async move {
                 tokio::time::sleep(wait).await;
-                gatherer.hand_over::<Args>(number, &shared);
+                gatherer.close::<Args>(number, &shared);
             });
         }
         tokio::select! {
             answered = &mut answered => return answered.unwrap_or_else(|_| lost()),
             // Nobody waits for more jobs once one is to stop.
-            () = own.cancelled() => self.hand_over::<Args>(number, shared),
+            () = own.cancelled() => self.close::<Args>(number, shared),
         }
         answered.await.unwrap_or_else(|_| lost())
     }
 
-    /// The jobs of this batch go to the handler, unless they have gone already.
-    fn hand_over<Args>(self: &Arc<Self>, number: u64, shared: &Arc<Shared>)
+    fn open(&self) -> MutexGuard<'_, Open<T>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This batch waits no longer, unless it has gone already.
+    fn close<Args>(self: &Arc<Self>, number: u64, shared: &Arc<Shared>)
     where
         H: BatchHandler<Args, Payload = T>,
         Args: 'static,
     {
-        let mut waiting = {
-            let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            if open.number != number {
-                return;
-            }
-            open.number += 1;
-            std::mem::take(&mut open.waiting)
+        let batch = {
+            let mut open = self.open();
+            (open.number == number).then(|| open.take())
         };
+        if let Some(batch) = batch {
+            self.hand_over::<Args>(batch, shared);
+        }
+    }
+
+    /// The jobs of a batch go to the handler.
+    fn hand_over<Args>(self: &Arc<Self>, mut waiting: Vec<Waiting<T>>, shared: &Arc<Shared>)
+    where
+        H: BatchHandler<Args, Payload = T>,
+        Args: 'static,
+    {
         // Who was stopped meanwhile has left.
         waiting.retain(|waiting| !waiting.answer.is_closed());
         if waiting.is_empty() {

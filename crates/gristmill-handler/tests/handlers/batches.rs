@@ -197,3 +197,20 @@ async fn options_are_checked_and_batches_are_no_larger_than_a_node_has_slots() {
     let answers = together(&registry, &[1, 2]).await;
     assert!(answers.iter().all(|answer| matches!(answer, Answer::Done(_))));
 }
+
+/// Runs on several threads that come at once, again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_batch_is_larger_than_it_may_be_however_many_come_at_once() {
+    let largest = Arc::new(AtomicUsize::new(0));
+    let seen = largest.clone();
+    let options = BatchOptions::new(2, Duration::from_millis(1));
+    let registry = Registry::new().batch("sum", options, move |items: Vec<Item<u64>>| {
+        seen.fetch_max(items.len(), Ordering::SeqCst);
+        async move { items.iter().map(|_| ()).collect::<Vec<_>>() }
+    });
+    for _ in 0..40 {
+        let answers = together(&registry, &[1; 501]).await;
+        assert!(answers.iter().all(|answer| matches!(answer, Answer::Done(_))));
+    }
+    assert_eq!(largest.load(Ordering::SeqCst), 2);
+}

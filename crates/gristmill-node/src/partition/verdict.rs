@@ -298,6 +298,8 @@ impl Judge<'_> {
                 traces.push(trace);
             }
         }
+        // The crashes were noted by the Redis clock itself, `redis` is its estimate here, which may be a moment behind.
+        let at = line.crashes.iter().map(|crash| crash.at).max().unwrap_or(self.redis).max(self.redis);
         let letter = DeadLetter {
             job: entry.id.as_bytes().to_vec(),
             key: entry.key.as_bytes().to_vec(),
@@ -309,7 +311,7 @@ impl Judge<'_> {
             class,
             attempts,
             node: self.node.to_owned(),
-            at: self.redis,
+            at,
             history: history.into_records(),
             crashes: line.crashes.iter().map(crash).collect(),
             replays: line.replays,
@@ -320,7 +322,7 @@ impl Judge<'_> {
         Verdict::Dead {
             // Its own id: a place may come again after a failover, in another epoch.
             dead_id: format!("{}-{}-{}-{}", self.partition, entry.place, line.turn, self.epoch),
-            at: self.redis,
+            at,
             reason,
             body: Bytes::from(letter.encode().unwrap_or_default()),
             // Without a key there is no lane to hold; and whoever passes over a job wants its lane to go on.

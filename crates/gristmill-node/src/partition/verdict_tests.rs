@@ -177,6 +177,14 @@ fn what_is_not_run_ends_with_its_own_reason_and_no_attempt() {
         assert_eq!(record.crashes[0].at, UnixMillis(77));
         assert!(record.history.is_empty());
     }
+    let mut newer = line.clone();
+    newer.crashes[1].at = UnixMillis(100_003);
+    let (_, record, _) = letter(judge(&policy).unrun(&job(newer), Unrun::Crashed).verdict);
+    assert_eq!(
+        record.at,
+        UnixMillis(100_003),
+        "dead no earlier than its last crash, whatever the node believes"
+    );
     for random in [0.0, 0.999] {
         let verdict = Judge { random, ..judge(&policy) }
             .unrun(&job(line.clone()), Unrun::OverBudget { turn: Duration::ZERO })
