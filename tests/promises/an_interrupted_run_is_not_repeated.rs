@@ -10,31 +10,31 @@ use gristmill_tests::script::{BOOKED, CAREFUL, Death, Look, ONCE, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
 
-const KINDS: [&str; 2] = ["--kinds", "careful,booked,once"];
+pub(crate) const KINDS: [&str; 2] = ["--kinds", "careful,booked,once"];
 /// A window so short that what runs is stopped hard.
-const SHORT_WINDOW: [&str; 6] =
+pub(crate) const SHORT_WINDOW: [&str; 6] =
     ["--kinds", "careful,booked,once", "--window-ms", "200", "--grace-ms", "1500"];
 
-fn effect() -> Script {
+pub(crate) fn effect() -> Script {
     Script { effect: true, ..Script::default() }
 }
 
-fn endless() -> Script {
+pub(crate) fn endless() -> Script {
     Script { wait_ms: 60_000, ..effect() }
 }
 
 /// How often a node was asked to look at interrupted runs.
-fn looks(node: &NodeProcess) -> usize {
+pub(crate) fn looks(node: &NodeProcess) -> usize {
     node.process.lines().iter().filter(|line| line.text.starts_with("looks at ")).count()
 }
 
 /// Jobs of that kind, each of its own key.
-fn jobs_of(kind: &str, count: usize, script: &Script) -> Vec<NewJob> {
+pub(crate) fn jobs_of(kind: &str, count: usize, script: &Script) -> Vec<NewJob> {
     (0..count).map(|n| Fleet::job_of(kind, &format!("{kind}{n}"), &format!("{kind}{n}"), script)).collect()
 }
 
 /// Jobs whose runs had begun and not ended when their node died.
-fn interrupted(fleet: &Fleet, node: &NodeProcess) -> BTreeSet<String> {
+pub(crate) fn interrupted(fleet: &Fleet, node: &NodeProcess) -> BTreeSet<String> {
     let runs = fleet.history().runs.into_iter();
     runs.filter(|run| run.node == node.incarnation && run.ended.is_none()).map(|run| run.job.id).collect()
 }

@@ -24,7 +24,7 @@ fn jobs(keys: usize, versions: u64) -> Vec<NewJob> {
 }
 
 /// The sizes of the batches that a node has handled.
-fn batches(node: &NodeProcess) -> Vec<usize> {
+pub(crate) fn batches(node: &NodeProcess) -> Vec<usize> {
     let lines = node.process.lines();
     lines.iter().filter_map(|line| line.text.strip_prefix("batch of ")?.parse().ok()).collect()
 }

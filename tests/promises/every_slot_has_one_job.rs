@@ -12,10 +12,10 @@ use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-const NAME: &str = "tick";
+pub(crate) const NAME: &str = "tick";
 
 /// Every so many seconds, a job that notes its slot as the state of the key `tick`.
-fn schedule(every_s: u64) -> Schedule {
+pub(crate) fn schedule(every_s: u64) -> Schedule {
     let timing = Timing::every(&format!("{every_s}s"), None).unwrap();
     let script = Script { effect: true, ..Script::default() };
     let payload = serde_json::to_value(script).unwrap();
@@ -24,7 +24,7 @@ fn schedule(every_s: u64) -> Schedule {
 }
 
 /// Cron, by the second.
-fn cron(text: &str) -> Schedule {
+pub(crate) fn cron(text: &str) -> Schedule {
     let timing = Timing::cron(text, "Europe/Berlin").unwrap();
     let every = schedule(1);
     let script = serde_json::to_value(Script { effect: true, ..Script::default() }).unwrap();
@@ -33,13 +33,13 @@ fn cron(text: &str) -> Schedule {
 }
 
 /// A node of the same host name as the others.
-fn node(fleet: &mut Fleet, schedule: &Schedule) -> NodeProcess {
+pub(crate) fn node(fleet: &mut Fleet, schedule: &Schedule) -> NodeProcess {
     let definition = format!("{NAME}={}", schedule.stored());
     fleet.node_with(&["--name", "host", "--schedule", &definition])
 }
 
 /// The slots whose job was run to its end, in their order.
-fn slots(fleet: &Fleet) -> Vec<u64> {
+pub(crate) fn slots(fleet: &Fleet) -> Vec<u64> {
     let done = fleet.history().runs.into_iter().filter(|run| run.is_done());
     let slots: BTreeSet<u64> =
         done.map(|run| slot_of_job(run.job.id.as_bytes()).expect("a job of a slot").1.0).collect();
@@ -47,13 +47,13 @@ fn slots(fleet: &Fleet) -> Vec<u64> {
 }
 
 /// Waits until so many more slots are done.
-fn wait_more(fleet: &Fleet, count: usize) {
+pub(crate) fn wait_more(fleet: &Fleet, count: usize) {
     let wanted = slots(fleet).len() + count;
     eventually(SOON, "so many slots done", || (slots(fleet).len() >= wanted).then_some(()));
 }
 
 /// Jobs that were ever put into the partition of the schedule's key: nothing else lies there.
-fn jobs_ever(fleet: &Fleet) -> usize {
+pub(crate) fn jobs_ever(fleet: &Fleet) -> usize {
     let stream = fleet.queue().partition(partition_of(NAME.as_bytes(), PARTITIONS)).stream;
     let info = fleet.server.command(&["XINFO", "STREAM", &stream]).unwrap();
     let words = info.as_array().unwrap();
@@ -81,12 +81,12 @@ fn assert_each_once(fleet: &Fleet, nodes: &mut [NodeProcess], every_s: u64) -> V
     slots
 }
 
-fn leave(node: &mut NodeProcess) {
+pub(crate) fn leave(node: &mut NodeProcess) {
     node.process.terminate().unwrap();
     node.process.wait(SOON).unwrap();
 }
 
-fn record(fleet: &Fleet) -> Option<Record> {
+pub(crate) fn record(fleet: &Fleet) -> Option<Record> {
     let key = fleet.queue().partition(partition_of(NAME.as_bytes(), PARTITIONS)).schedules;
     let record = fleet.server.command(&["HGET", &key, NAME]).unwrap();
     Record::parse(record.as_str()?.as_bytes())

@@ -16,7 +16,7 @@ fn effect() -> Script {
 }
 
 /// What the clocks of Redis (ms) and of the histories (µs) show at the same moment.
-fn clocks(fleet: &Fleet) -> (u64, u64) {
+pub(crate) fn clocks(fleet: &Fleet) -> (u64, u64) {
     let time = fleet.server.command(&[b"TIME"]).unwrap();
     let part = |n: usize| time.as_array().unwrap()[n].as_str().unwrap().parse::<u64>().unwrap();
     (part(0) * 1000 + part(1) / 1000, now_us())
@@ -46,12 +46,12 @@ fn due_later(keys: usize, each: usize, first: u64, steps: u64, rng: &mut SplitMi
     planned.iter().enumerate().map(job).collect()
 }
 
-fn jobs_of(planned: &[(u64, NewJob)]) -> Vec<NewJob> {
+pub(crate) fn jobs_of(planned: &[(u64, NewJob)]) -> Vec<NewJob> {
     planned.iter().map(|(_, job)| job.clone()).collect()
 }
 
 /// Nothing started before it was due. Tells how late first runs started, at the middle and at the 99th of 100.
-fn punctual(fleet: &Fleet, planned: &[(u64, NewJob)], (redis_ms, at_us): (u64, u64), what: &str) {
+pub(crate) fn punctual(fleet: &Fleet, planned: &[(u64, NewJob)], (redis_ms, at_us): (u64, u64), what: &str) {
     let history = fleet.history();
     let mut first: BTreeMap<&str, u64> = BTreeMap::new();
     for run in &history.runs {

@@ -11,24 +11,24 @@ use gristmill_tests::script::{SCARCE, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::HashSet;
 
-fn waits(wait_ms: u64) -> Script {
+pub(crate) fn waits(wait_ms: u64) -> Script {
     Script { wait_ms, effect: true, ..Script::default() }
 }
 
 /// Jobs of the limited kind, each of a key of its own.
-fn scarce(name: &str, count: usize, script: &Script) -> Vec<NewJob> {
+pub(crate) fn scarce(name: &str, count: usize, script: &Script) -> Vec<NewJob> {
     let job = |n: usize| Fleet::job_of(SCARCE, &format!("{name}{n}"), &format!("{name}.key{n}"), script);
     (0..count).map(job).collect()
 }
 
 /// The runs of these jobs.
-fn runs_of(fleet: &Fleet, jobs: &[NewJob]) -> Vec<Run> {
+pub(crate) fn runs_of(fleet: &Fleet, jobs: &[NewJob]) -> Vec<Run> {
     let ids: HashSet<String> = jobs.iter().map(|job| job.id.as_ref().unwrap().to_string()).collect();
     fleet.history().runs.into_iter().filter(|run| ids.contains(&run.job.id)).collect()
 }
 
 /// How many of these runs were alive at a time, at most; one that did not end ended then.
-fn most_at_once(runs: &[Run], ended: impl Fn(&Run) -> u64) -> usize {
+pub(crate) fn most_at_once(runs: &[Run], ended: impl Fn(&Run) -> u64) -> usize {
     let mut edges: Vec<(u64, i32)> = Vec::new();
     for run in runs {
         edges.push((run.started_us, 1));
@@ -44,7 +44,7 @@ fn most_at_once(runs: &[Run], ended: impl Fn(&Run) -> u64) -> usize {
     usize::try_from(counts.max().unwrap_or(0)).unwrap()
 }
 
-fn all_ended(run: &Run) -> u64 {
+pub(crate) fn all_ended(run: &Run) -> u64 {
     panic!("a run did not end: {run:?}")
 }
 
@@ -53,7 +53,7 @@ fn holders(fleet: &Fleet) -> u64 {
     fleet.block_on(connection.holders(&fleet.queue().name, SCARCE, 1)).unwrap().1
 }
 
-fn wait_no_holders(fleet: &Fleet) {
+pub(crate) fn wait_no_holders(fleet: &Fleet) {
     eventually(SOON, "every slot to be free", || (holders(fleet) == 0).then_some(()));
 }
 

@@ -28,6 +28,11 @@
 //! | `limits_hold_across_the_fleet` | no more run at a time, or in a stretch of time, than the limit says, whoever dies or pauses; no slot leaks; a flooded queue keeps no other waiting |
 //! | `without_order_people_are_heard` | where the ordering is none: cancel, expiry, pause and purge hold there as well |
 //! | `without_order_every_slot_is_used` | where the ordering is none: any node with a free slot takes what comes, once; what a dead or slow one held is taken over |
+//! | `without_order_limits_hold` | where the ordering is none: no more run at a time, or in a stretch of time, than the limit says; a freed slot is used soon, and what waits keeps no other kind, and no idle node, waiting |
+//! | `without_order_batches_answer_for_each_job` | where the ordering is none: batches are killed, stand still and leave, and each of their jobs ends once |
+//! | `without_order_an_interrupted_run_is_not_repeated` | where the ordering is none: review, reconcile and at most once hold through kills, stand-stills and drains |
+//! | `without_order_every_slot_has_one_job` | where the ordering is none: so does a slot of a schedule there |
+//! | `without_order_jobs_come_when_due` | where the ordering is none: jobs for later run never early, once each, whoever dies or stands still |
 //! | `failover_to_an_older_state` | what survives is settled, once, in order |
 //!
 //! Every test runs on Redis 7, with `GRISTMILL_TEST_ALL=1` on every server; one kill, one pause (of a node, and of the server),
@@ -120,5 +125,10 @@ mod what_is_cancelled_ends;
 mod what_is_paused_waits;
 mod what_is_purged_is_gone;
 mod what_is_too_late_does_not_start;
+mod without_order_an_interrupted_run_is_not_repeated;
+mod without_order_batches_answer_for_each_job;
+mod without_order_every_slot_has_one_job;
 mod without_order_every_slot_is_used;
+mod without_order_jobs_come_when_due;
+mod without_order_limits_hold;
 mod without_order_people_are_heard;

@@ -74,6 +74,15 @@ impl Fleet {
         (Self::with(berth, server, url, Mode::Key), proxy)
     }
 
+    /// The same, with a test queue whose ordering is none.
+    pub fn unordered_behind_proxy(options: ServerOptions) -> (Self, Proxy) {
+        let berth = Berth::take();
+        let server = Server::start(options).unwrap();
+        let proxy = Proxy::start(server.port()).unwrap();
+        let url = server.url_at(proxy.port());
+        (Self::with(berth, server, url, Mode::None), proxy)
+    }
+
     fn with(berth: Berth, server: Server, url: String, mode: Mode) -> Self {
         static FOLDERS: AtomicUsize = AtomicUsize::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);

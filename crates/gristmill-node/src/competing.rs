@@ -176,11 +176,14 @@ impl State {
         let shared = self.shared.clone();
         let trusts =
             |place: Place| shared.claims.as_ref().is_some_and(|claims| claims.trusts(place, instant));
+        let runs = self.around.runs.clone();
+        let free_slots = || runs.free_slots();
         let now = Now {
             instant,
             wall,
             redis: self.shared.redis_now(instant).unwrap_or(wall),
             random: rand::random(),
+            free_slots: &free_slots,
             trusts: &trusts,
         };
         let mut actions = std::mem::take(&mut self.actions);
@@ -222,6 +225,7 @@ impl State {
                 Action::Lost(claims) => self.lost(claims),
                 Action::Recovered(claims) => self.recovered(claims),
                 Action::Over(worst) => self.claims(|claims| claims.saw_over(worst)),
+                Action::Recall => self.withdraw(),
                 Action::Withdraw => {
                     self.shared.leave();
                     self.withdraw();

@@ -9,6 +9,7 @@
 //!
 //! * [`gate`]: of one kind of one queue: how many may ask at a time, and when again. Pure but for its lock.
 //! * [`permit`]: what a run has from the moment it may ask until its settle was answered. Dropping it frees its slot.
+//! * [`turns`]: when what cannot wait in memory comes again.
 //! * [`releaser`]: the task that frees slots, and says at the start what the kinds are limited to.
 //!
 //! Redis decides how many run; a gate only saves questions. Where nothing is limited there are no gates, and nothing here
@@ -17,6 +18,7 @@
 pub(crate) mod gate;
 pub(crate) mod permit;
 pub(crate) mod releaser;
+pub(crate) mod turns;
 
 use gate::Gate;
 use gristmill_handler::Registry;

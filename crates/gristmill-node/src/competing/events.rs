@@ -91,7 +91,9 @@ pub(crate) enum Action {
     Over(Duration),
     /// So many jobs that may run at most once were acknowledged and never started.
     Unstarted(usize),
-    /// Withdraw runs that have not started; they come back as `NotStarted`.
+    /// Runs that have not started come back as `NotStarted`, and others take their jobs: nobody has a slot for them here.
+    Recall,
+    /// Withdraw runs that have not started; they come back as `NotStarted`. None starts any more.
     Withdraw,
     /// Ring for entries behind this place; `None`: do not ring.
     Listen(Option<Place>),
@@ -124,6 +126,8 @@ pub(crate) struct Now<'a> {
     pub(crate) redis: UnixMillis,
     /// Uniform in `[0, 1)`, fresh for every event.
     pub(crate) random: f64,
+    /// How many slots of the node are free, about.
+    pub(crate) free_slots: &'a dyn Fn() -> usize,
     /// Whether the claim at this place is trusted at this moment.
     pub(crate) trusts: &'a dyn Fn(Place) -> bool,
 }

@@ -11,7 +11,8 @@
 //! claim, in every script.
 //!
 //! Here: the state and the one entry point. `claiming`: from a reason to claim to jobs; `starting`: from a job to its run;
-//! `settling`: from a run that ended to its verdict's answer; `leaving`: what is handed back; `promoting`: jobs for later.
+//! `settling`: from a run that ended to its verdict's answer; `limiting`: jobs of
+//! limited kinds; `leaving`: what is handed back; `promoting`: jobs for later.
 
 mod claiming;
 mod leaving;
@@ -57,6 +58,8 @@ enum Phase {
 /// Where a claimed job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
+    /// It waits for the limit of its kind, without a slot.
+    Limited,
     /// Its start mark is being written, or taken back.
     Marking,
     /// It will run when nothing else does.
@@ -78,7 +81,6 @@ struct Held {
     /// A person cancelled it: it is not tried again.
     cancelled: bool,
     /// Of a limited kind: given back with the job.
-    #[expect(dead_code, reason = "it is held, and given back when it is dropped")]
     permit: Option<Arc<Permit>>,
 }
 
@@ -120,6 +122,7 @@ pub(crate) struct Machine {
     claiming: claiming::Claiming,
     alone: starting::Alone,
     starts: starting::Starts,
+    limited: limiting::Limited,
     outbox: settling::Outbox,
     /// What is paused, once that was heard.
     pauses: Option<Arc<Pauses>>,
@@ -128,6 +131,8 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(bounds: Bounds, node: Arc<str>, partition: u16, epoch: Epoch, now: Instant) -> Self {
+        // What an actor that failed before this one had waiting.
+        bounds.policy.limits.gates().for_each(|gate| gate.waits(partition, 0));
         Self {
             claiming: claiming::Claiming::new(now),
             bounds,
@@ -146,6 +151,7 @@ impl Machine {
             asking: 0,
             alone: starting::Alone::default(),
             starts: starting::Starts::default(),
+            limited: limiting::Limited::default(),
             outbox: settling::Outbox::Empty,
             pauses: None,
             promoting: promoting::Promoting::default(),
@@ -174,12 +180,13 @@ impl Machine {
             Event::Rung(place) => self.claiming.rung(place),
             Event::Pauses(pauses) => {
                 self.pauses = Some(pauses);
+                self.heed_pauses(now);
                 self.claiming.look();
             }
             Event::Admitted(answers) => self.admitted(answers, now, actions),
             Event::Bell => self.is_due(now.redis, now),
             Event::Lost(places) => self.lost(&places, actions),
-            Event::Cancelled(places) => self.cancelled(&places, actions),
+            Event::Cancelled(places) => self.cancelled(&places, now, actions),
             Event::Alone(place) => self.may_run_alone(place, now, actions),
             Event::Forwarded { ids, more } => self.forwarded(ids, more, actions),
             Event::Promoted(result) => self.promoted(result, now, actions),
@@ -256,6 +263,9 @@ impl Machine {
         if self.phase == Phase::Left {
             return;
         }
+        if self.phase == Phase::Serving {
+            self.reopen(now, actions);
+        }
         self.send_hand_backs(actions);
         self.send_settles(now, actions);
         self.send_marks(actions);
@@ -282,12 +292,18 @@ impl Machine {
 
     /// A person wants these to end; every extend tells so again, also of one that was about to begin when it was told first. A run
     /// that finishes all the same stands; one that has not begun is met by its line, where it is claimed next.
-    fn cancelled(&mut self, places: &[Place], actions: &mut Vec<Action>) {
+    fn cancelled(&mut self, places: &[Place], now: Now<'_>, actions: &mut Vec<Action>) {
         for place in places {
             let Some(held) = self.held.get_mut(place) else { continue };
             held.cancelled = true;
-            if held.stage == Stage::Running {
-                actions.push(Action::Cancel(*place));
+            match held.stage {
+                Stage::Running => actions.push(Action::Cancel(*place)),
+                // By its line, at once.
+                Stage::Limited => {
+                    let job = held.job.clone();
+                    self.put_off(job, Duration::ZERO, now);
+                }
+                _ => {}
             }
         }
     }
@@ -307,7 +323,7 @@ impl Machine {
                         actions.push(Action::Orphaned { place: *place, turn });
                     }
                 }
-                Stage::Alone => self.forget(*place, actions),
+                Stage::Alone | Stage::Limited => self.forget(*place, actions),
                 // Its answer, or the end of its run, tells.
                 Stage::Marking | Stage::Settling | Stage::HandingBack | Stage::Lost { .. } => continue,
             }

@@ -6,11 +6,12 @@
 
 use super::permit::Permit;
 use super::releaser::{Freed, ToReleaser};
+use super::turns::Turns;
 use crate::worker::run_queue::lock;
 use gristmill_broker::Epoch;
 use gristmill_broker::admit::Admitted;
 use gristmill_broker::limit::{Asked, SlotName};
-use gristmill_job::{JobId, Limit, QueueName};
+use gristmill_job::{JobId, Key, Limit, QueueName, RatePer};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,18 @@ const FIRST_PAUSE: Duration = Duration::from_millis(25);
 const LONGEST_PAUSE: Duration = Duration::from_millis(400);
 /// Where nothing else wakes a lane that waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// Shortest time after which a job that is put back comes again.
+const COMES_AGAIN: Duration = Duration::from_millis(250);
+/// Between two that come again, where nothing is known.
+const APART: Duration = Duration::from_millis(10);
+/// What is put back comes again within so long, …
+const SOON_ENOUGH: Duration = Duration::from_secs(2);
+/// … or within so long for each: no node puts back more of a kind than two hundred in a second.
+const WRITES_APART: Duration = Duration::from_millis(5);
+/// The same for a key, whose tokens come when they come.
+const OF_KEY: Duration = Duration::from_secs(60);
+/// Keys of which it is known what waits.
+const KEYS: usize = 4096;
 
 #[derive(Debug)]
 struct State {
@@ -36,6 +49,13 @@ struct State {
     full: u32,
     /// Partitions with lanes that wait, in turn.
     waiting: VecDeque<u16>,
+    /// Since when none was let in that asked.
+    refused_since: Option<Instant>,
+    /// How long it took lately until one was let in, once one had been refused.
+    let_in_after: Option<Duration>,
+    /// Those that were put back; of a rate per key by key.
+    put_back: Turns,
+    of_keys: HashMap<Key, Turns>,
 }
 
 /// Of one kind in one queue, at this node.
@@ -62,7 +82,17 @@ impl Gate {
         limit: Limit,
         freed: UnboundedSender<ToReleaser>,
     ) -> Self {
-        let state = State { asking: 0, width: 1, closed_until: None, full: 0, waiting: VecDeque::new() };
+        let state = State {
+            asking: 0,
+            width: 1,
+            closed_until: None,
+            full: 0,
+            waiting: VecDeque::new(),
+            refused_since: None,
+            let_in_after: None,
+            put_back: Turns::default(),
+            of_keys: HashMap::new(),
+        };
         let (state, held, heads) = (Mutex::new(state), Mutex::default(), Mutex::default());
         Self { queue, kind, limit, state, held, heads, freed, wake: OnceLock::new() }
     }
@@ -104,6 +134,7 @@ impl Gate {
     pub(super) fn answered(&self, said: Option<Admitted>, now: Instant, random: f64) {
         let mut state = lock(&self.state);
         state.asking = state.asking.saturating_sub(1);
+        state.learn(said, now);
         match said {
             Some(Admitted::Slot | Admitted::Passed) => {
                 state.width = (state.width * 2).min(WIDEST);
@@ -179,12 +210,40 @@ impl Gate {
     pub(crate) fn waits(&self, partition: u16, heads: usize) {
         let mut waiting = lock(&self.heads);
         match heads {
-            0 => drop(waiting.remove(&partition)),
+            0 => {
+                waiting.remove(&partition);
+                drop(waiting);
+                lock(&self.state).waiting.retain(|waits| *waits != partition);
+            }
             _ => {
                 waiting.insert(partition, heads);
                 drop(waiting);
                 lock(&self.state).wait(partition);
             }
+        }
+    }
+
+    /// After how long a job comes again that is put back: behind those that were put back before it, as often as one was let in
+    /// lately. It does not come so late that a slot stands empty for long where that guess is wrong, nor so often that it costs.
+    pub(crate) fn comes_again(&self, now: Instant) -> Duration {
+        let mut state = lock(&self.state);
+        let closed = state.closed_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let apart = state.apart(now);
+        let most = |before| SOON_ENOUGH.max(WRITES_APART * before);
+        state.put_back.next(COMES_AGAIN.max(closed), apart, most, now)
+    }
+
+    /// The same for a job whose key has its next token after `wait`: behind those of its key.
+    pub(crate) fn comes_again_for(&self, key: &Key, wait: Duration, now: Instant) -> Duration {
+        let rate = self.limit.rate.filter(|rate| rate.per == RatePer::Key);
+        let apart = rate.map_or(Duration::ZERO, |rate| rate.every / rate.runs.max(1));
+        let of_keys = &mut lock(&self.state).of_keys;
+        if of_keys.len() >= KEYS {
+            of_keys.retain(|_, turns| !turns.is_over(now));
+        }
+        match of_keys.len() < KEYS || of_keys.contains_key(key) {
+            true => of_keys.entry(key.clone()).or_default().next(wait, apart, |_| OF_KEY, now),
+            false => wait,
         }
     }
 
@@ -200,6 +259,25 @@ impl Gate {
 }
 
 impl State {
+    /// How often one is let in, as far as a node can see.
+    fn learn(&mut self, said: Option<Admitted>, now: Instant) {
+        match said {
+            Some(Admitted::Slot | Admitted::Passed) => {
+                let Some(since) = self.refused_since.take() else { return };
+                let after = now.saturating_duration_since(since);
+                self.let_in_after = Some(self.let_in_after.map_or(after, |before| (before + after) / 2));
+            }
+            Some(Admitted::Full(_) | Admitted::Until(_)) => drop(self.refused_since.get_or_insert(now)),
+            Some(Admitted::KeyUntil(_) | Admitted::Fenced) | None => {}
+        }
+    }
+
+    /// Between two that come again.
+    fn apart(&self, now: Instant) -> Duration {
+        let refused = self.refused_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.let_in_after.unwrap_or(APART).max(refused)
+    }
+
     fn wait(&mut self, partition: u16) {
         if !self.waiting.contains(&partition) {
             self.waiting.push_back(partition);

@@ -116,3 +116,55 @@ fn a_slot_that_nobody_kept_lets_no_run_begin() {
     assert!(permit.lost() && !permit.lost(), "told once");
     drop(of_tenure);
 }
+
+#[test]
+fn what_is_put_back_comes_again_as_often_as_one_is_let_in_and_no_later_than_it_costs() {
+    let ((gate, _told), start) = (gate(), Instant::now());
+    let ms = Duration::from_millis;
+    let first: Vec<Duration> = (0..3).map(|_| gate.comes_again(start)).collect();
+    assert_eq!(first, [ms(250), ms(260), ms(270)]);
+    // One every 400 ms, as it turns out.
+    let mut now = start + ms(1000);
+    for _ in 0..8 {
+        gate.answered(Some(Admitted::Full(1)), now, 0.0);
+        now += ms(400);
+        gate.answered(Some(Admitted::Slot), now, 0.0);
+    }
+    assert_eq!([gate.comes_again(now), gate.comes_again(now)], [ms(250), ms(650)]);
+    // A thousand do not come as late as their turn would be.
+    let last = (0..1000).map(|_| gate.comes_again(now)).last().unwrap();
+    assert!(last > ms(5000) && last < ms(5500), "{last:?}");
+    // Not before the gate is open.
+    gate.answered(Some(Admitted::Until(ms(7000))), now, 0.0);
+    assert!(gate.comes_again(now) > ms(7000));
+}
+
+#[test]
+fn jobs_of_a_key_come_again_one_token_behind_the_other() {
+    let (freed, _told) = unbounded_channel();
+    let rate = gristmill_job::Rate::per_second(20).burst(1).per_key();
+    let limit = Limit { rate: Some(rate), ..Limit::default() };
+    let gate = Gate::new(QueueName::new("q").unwrap(), "k", limit, freed);
+    let (now, ms) = (Instant::now(), Duration::from_millis);
+    let (a, b) = (Key::new("a").unwrap(), Key::new("b").unwrap());
+    let waits: Vec<Duration> = (0..3).map(|_| gate.comes_again_for(&a, ms(30), now)).collect();
+    assert_eq!(waits, [ms(30), ms(80), ms(130)]);
+    assert_eq!(gate.comes_again_for(&b, ms(30), now), ms(30), "another key");
+    assert_eq!(gate.comes_again_for(&a, ms(20), now + ms(100)), ms(70), "one has not come");
+}
+
+#[test]
+fn a_partition_in_which_nothing_waits_any_more_takes_no_turn_from_others() {
+    let ((gate, _told), now) = (gate(), Instant::now());
+    let woken = Arc::new(StdMutex::new(Vec::new()));
+    let heard = woken.clone();
+    gate.wakes(move |partition| heard.lock().unwrap().push(partition));
+    let first = enter(&gate, 0, now).unwrap();
+    for partition in [3, 1, 2] {
+        gate.waits(partition, 1);
+        assert!(gate.room(partition, now).is_err());
+    }
+    gate.waits(3, 0);
+    first.answered(Some(Admitted::Slot), now + LOOK_AGAIN, 0.5);
+    assert_eq!(*woken.lock().unwrap(), [1, 2]);
+}

@@ -1,6 +1,6 @@
 //! What is handed back: at once what did not start, and at a drain whatever is held; any node takes it, uncharged.
 
-use super::{For, Held, Machine, Phase, Stage};
+use super::{For, Held, Machine, Phase, Sent, Stage};
 use crate::competing::events::Action;
 use gristmill_broker::Call;
 use gristmill_broker::call::MAX_JOBS_PER_CALL;
@@ -30,11 +30,22 @@ impl Machine {
     pub(super) fn handed_back(&mut self, call: &Call, actions: &mut Vec<Action>) {
         let Call::HandBack { places, .. } = call else { return };
         for place in places {
+            // Claimed again before this call was answered, it is laid down by another: until then it is not begun.
+            if self.is_laid_down(*place) {
+                continue;
+            }
             if self.held.get(place).is_none_or(|held| held.stage == Stage::HandingBack) {
                 self.held.remove(place);
                 actions.push(Action::Forget(*place));
             }
         }
+    }
+
+    /// Whether a call that hands back this job is under way, or about to be.
+    fn is_laid_down(&self, place: Place) -> bool {
+        let names =
+            |sent: &Sent| matches!(&*sent.call, Call::HandBack { places, .. } if places.contains(&place));
+        self.to_hand_back.iter().any(|(back, _)| *back == place) || self.calls.values().any(names)
     }
 
     /// The node leaves: nothing is claimed and nothing starts any more; what runs may end.
@@ -48,7 +59,8 @@ impl Machine {
         }
         actions.push(Action::Listen(None));
         actions.push(Action::Withdraw);
-        let waits = |held: &&Held| held.stage == Stage::Alone;
+        self.wait_no_more();
+        let waits = |held: &&Held| matches!(held.stage, Stage::Alone | Stage::Limited);
         let waiting: Vec<Place> = self.held.values().filter(waits).map(|held| held.job.entry.place).collect();
         for place in waiting {
             self.hand_back(place, false, actions);

@@ -1,6 +1,6 @@
 //! From a run that ended to the answer of its settle.
 
-use super::{For, Machine, Stage};
+use super::{For, Machine, Phase, Stage};
 use crate::competing::events::{Action, Now};
 use crate::partition::lanes::LaneJob;
 use crate::partition::tenure::{Ended, Ran, Run, meant, outcome, written};
@@ -118,6 +118,7 @@ impl Machine {
     pub(super) fn ended(&mut self, run: Ended, now: Now<'_>, actions: &mut Vec<Action>) {
         let Ended { epoch, entry, turn, ran, attempt, .. } = run;
         let place = entry.place;
+        self.limited.pulled(place);
         let held = self.held.get(&place).filter(|held| epoch == self.epoch && held.job.turn() == turn);
         let Some(held) = held else { return tell(attempt, Outcome::Lost, actions) };
         let job = held.job.clone();
@@ -138,7 +139,7 @@ impl Machine {
                 self.forget(place, actions);
             }
             Ran::NotStarted => self.hand_back(place, false, actions),
-            Ran::Asks(first, slot) => self.asked(place, first, slot),
+            Ran::Asks(first, slot) => self.asked(place, first, slot, actions),
             // One that may run at most once has had its run.
             Ran::Stopped if !job.acknowledged => {
                 tell(attempt, Outcome::HandedBack, actions);
@@ -150,7 +151,10 @@ impl Machine {
                 self.alone_over(place, actions);
                 let mut job = job;
                 job.entry = Arc::new(Entry { state: job.entry.state.noted(false), ..(*job.entry).clone() });
-                self.begin(job, None, now, actions);
+                if self.phase != Phase::Serving {
+                    return self.hand_back(place, false, actions);
+                }
+                self.begin_again(job, now, actions);
                 self.flush_starts(now, actions);
             }
             ran => self.judged(&job, ran, attempt, now, actions),

@@ -135,7 +135,11 @@ impl World {
         let node = &mut self.nodes[n];
         let claims = node.claims.clone();
         let trusts = |place: Place| claims.trusts(place, instant);
-        let now = Now { instant, wall: UnixMillis(ms), redis: UnixMillis(ms), random, trusts: &trusts };
+        let slots = node.slots.clone();
+        let taken = || slots.iter().filter(|slot| slot.strong_count() > 0).count();
+        let free_slots = || SLOTS - taken();
+        let (wall, redis) = (UnixMillis(ms), UnixMillis(ms));
+        let now = Now { instant, wall, redis, random, free_slots: &free_slots, trusts: &trusts };
         let mut actions = Vec::new();
         node.machine.decide(event, now, &mut actions);
         let (mut withdrawn, mut forward) = (Vec::new(), false);

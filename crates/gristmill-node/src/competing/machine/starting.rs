@@ -14,7 +14,6 @@ use gristmill_broker::{Call, Entry};
 use gristmill_job::Place;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A start mark to be written, and the slot of the run that waits for it.
 pub(super) type ToMark = (Start, Option<Arc<Slot>>);
@@ -39,6 +38,12 @@ pub(super) struct Starts {
     first: usize,
 }
 
+impl Starts {
+    pub(super) fn push(&mut self, run: Run) {
+        self.runs.push(run);
+    }
+}
+
 impl Machine {
     /// A job was claimed, with a slot.
     pub(super) fn arrived(
@@ -54,7 +59,7 @@ impl Machine {
             match held.stage {
                 Stage::Lost { .. } => held.stage = Stage::Lost { again: true },
                 Stage::HandingBack => self.to_hand_back.push((place, false)),
-                Stage::Marking | Stage::Alone | Stage::Running | Stage::Settling => {}
+                Stage::Limited | Stage::Marking | Stage::Alone | Stage::Running | Stage::Settling => {}
             }
             return;
         }
@@ -75,16 +80,33 @@ impl Machine {
         now: Now<'_>,
         actions: &mut Vec<Action>,
     ) {
+        // What another node had in hand may have begun there.
+        let first = job.entry.recovered;
+        self.begin_in_turn(job, slot, first, now, actions);
+    }
+
+    /// It has waited, or had begun: before the others.
+    pub(super) fn begin_again(&mut self, job: LaneJob, now: Now<'_>, actions: &mut Vec<Action>) {
+        self.begin_in_turn(job, None, true, now, actions);
+    }
+
+    fn begin_in_turn(
+        &mut self,
+        job: LaneJob,
+        slot: Option<Arc<Slot>>,
+        first: bool,
+        now: Now<'_>,
+        actions: &mut Vec<Action>,
+    ) {
         let (key, envelope) = (&job.entry.key, &job.entry.envelope);
         let most = self.bounds.policy.max_envelope_bytes;
         let asked = job.entry.state.line().is_some_and(|line| line.request.is_some());
         if !asked && self.pauses.as_ref().is_some_and(|pauses| pauses.stop(key, envelope, most)) {
-            return self.put_off(job, Duration::ZERO, now);
+            return self.put_off_paused(job, now);
         }
-        match (self.may_ask(&job, now), slot) {
-            (Ok(None), slot) => self.start(job, slot, None, now, actions),
-            (Ok(Some(permit)), Some(slot)) => self.ask_limit(job, (slot, permit), actions),
-            _ => self.put_off(job, Duration::ZERO, now),
+        match self.gate_of(&job) {
+            None => self.start(job, slot, None, now, actions),
+            Some(gate) => self.limit((gate, job), slot, first, now, actions),
         }
     }
 
@@ -120,11 +142,13 @@ impl Machine {
             Way::Mark(how) => {
                 let run = asks(First::Mark(how));
                 self.starts.runs.push(run);
+                self.limited.queued(place, now.instant);
                 Stage::Running
             }
             Way::Acknowledge => {
                 let run = asks(First::Acknowledge);
                 self.starts.runs.push(run);
+                self.limited.queued(place, now.instant);
                 Stage::Running
             }
             // Its slot is given back: the process is cleared for it first.
@@ -175,11 +199,10 @@ impl Machine {
     }
 
     /// A run holds its slot and would begin: what comes first is written.
-    pub(super) fn asked(&mut self, place: Place, first: First, slot: Arc<Slot>) {
+    pub(super) fn asked(&mut self, place: Place, first: First, slot: Arc<Slot>, actions: &mut Vec<Action>) {
         let Some(held) = self.held.get_mut(&place) else { return };
         match first {
-            // It asked before it was given to the workers.
-            First::Admit(_) => {}
+            First::Admit(_) => self.asks_limit(place, slot, actions),
             First::Mark(how) => {
                 held.stage = Stage::Marking;
                 let turn = held.job.turn();
