@@ -218,7 +218,7 @@ metrics! {
     batch_jobs_total: Counter [kind] from NODE, &[], "Jobs in them.";
     limit_asked_total: Counter [queue, kind, answer] from NODE, &[], "Runs of limited kinds that asked whether they may begin, by what they were told.";
     limit_slots: Gauge [queue, kind] from NODE, &[], "Slots of a limited kind that runs of this node hold.";
-    limit_waiting: Gauge [queue, kind] from NODE, &[], "Keys of this node whose next job waits for the limit of its kind.";
+    limit_waiting: Gauge [queue, kind] from NODE, &[], "Keys of this node whose next job waits for the limit of its kind; without order, jobs of this node that do.";
     limit_slots_lost_total: Counter [queue, kind] from NODE, &[], "Runs that went on without their slots.";
     actor_restarts_total: Counter [] from NODE, &[], "Actors that failed and were started again.";
     node_draining: Gauge [] from NODE, &[], "1 while the node leaves.";

@@ -1,5 +1,6 @@
 //! What may happen next in the world: one small step each, in any order.
 
+use super::kinds::Seen;
 use super::{Heard, JOBS, Request, SLOTS, World, ended};
 use crate::competing::events::Event;
 use crate::partition::pauses::Pauses;
@@ -53,20 +54,25 @@ impl World {
         let at = usize::try_from(self.rng.below(self.nodes[n].queued.len() as u64)).unwrap();
         let run = self.nodes[n].queued.remove(at);
         let place = run.entry.place;
-        if !self.nodes[n].claims.trusts(place, self.at(self.store.now))
-            || (self.faults && self.rng.one_in(15))
-        {
+        let now = self.at(self.store.now);
+        let trusted = run.acknowledged || self.nodes[n].claims.trusts(place, now);
+        let let_in = run.slot.as_ref().is_none_or(|slot| slot.may_begin(now));
+        if !trusted || !let_in || (self.faults && self.rng.one_in(15)) {
             return self.tell(n, ended(run, Ran::NotStarted));
         }
-        if self.faults && self.rng.one_in(20) {
+        if self.faults && self.rng.one_in(20) && !run.acknowledged && !run.reconcile {
             return self.tell(n, ended(run, Ran::Expired));
         }
-        let mine = self.store.owner(place) == Some(self.nodes[n].name.as_str());
+        if run.first.is_some() {
+            return self.asks_first(n, run);
+        }
+        let mine = run.acknowledged || self.store.owner(place) == Some(self.nodes[n].name.as_str());
         assert!(mine || self.ended_late.contains(&place), "it starts what it does not claim: {run:?}");
         assert!(run.slot.is_some() || run.alone, "a run without a slot: {run:?}");
         let asked = run.entry.state.line().and_then(|line| line.request.as_ref());
-        assert!(!asked.is_some_and(Asked::is_cancel), "cancelled, and tried again: {run:?}");
+        assert!(run.reconcile || !asked.is_some_and(Asked::is_cancel), "cancelled, and tried again: {run:?}");
         assert!(!run.alone || self.nodes[n].running.is_empty(), "not alone: {run:?}");
+        self.begins(n, &run);
         self.nodes[n].running.push(run);
         assert!(self.nodes[n].running.len() <= SLOTS, "more runs than slots");
     }
@@ -80,6 +86,11 @@ impl World {
         let facts = Facts { version: 1, own_id: false, max_attempts: None, kind: None, options: None };
         let failed = |class| RunAnswer::Failed(Failure::new(class, vec!["x".into()]));
         let ran = match self.rng.below(8) {
+            0..3 if run.reconcile => {
+                self.found_undone(&run);
+                Ran::Answered(RunAnswer::RunAgain, facts)
+            }
+            3 if run.reconcile => Ran::Answered(RunAnswer::Review("nobody knows".into()), facts),
             _ if !self.faults => Ran::Answered(RunAnswer::Done(Effects::default()), facts),
             0 | 1 => Ran::Answered(failed(ErrorClass::Transient), facts),
             2 => Ran::Answered(failed(ErrorClass::Permanent), facts),
@@ -157,7 +168,8 @@ impl World {
             assert!(late || self.nodes[n].claims.due(self.at(self.store.now + 10_000)).is_empty());
             return self.revive(n);
         }
-        match self.rng.below(9) {
+        match self.rng.below(11) {
+            8 | 9 => self.step_limit(n),
             0 => {
                 let count = self.nodes[n].asked.min(self.free(n));
                 if count > 0 && self.nodes[n].alone.is_none() {
@@ -192,7 +204,7 @@ impl World {
         self.execute(me, request);
     }
 
-    pub(super) fn play(mut self) {
+    pub(super) fn play(mut self) -> Seen {
         for _ in 0..1500 {
             self.step();
             if self.rng.one_in(40) {
@@ -231,6 +243,8 @@ impl World {
             assert_eq!(self.free(n), SLOTS, "slots are not given back");
             assert_eq!(self.store.claims_of(&self.nodes[n].name.clone()), 0);
         }
+        self.nothing_is_limited();
+        self.seen
     }
 
     /// Nothing runs, and no slot is taken: whoever asked to be alone may run.
@@ -248,6 +262,7 @@ impl World {
         self.store.now += 5;
         self.beat(n);
         self.request(n);
+        self.step_limit(n);
         self.begin(n);
         self.end(n);
         self.step_alone(n);

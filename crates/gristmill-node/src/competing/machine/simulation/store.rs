@@ -1,5 +1,6 @@
 //! What the scripts do for a queue without order, in memory, and what must be true of it.
 
+use super::kinds::{self, Holders};
 use crate::stage;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
@@ -26,6 +27,14 @@ pub(super) enum Mistake {
     PromotesTwice,
     /// More jobs than were asked for.
     GrabsMore,
+    /// A limit of one lets several run.
+    AdmitsMore,
+    /// A job that may run at most once stays although it was acknowledged.
+    KeepsAcknowledged,
+    /// That a run was interrupted is not noted by whoever takes the job over.
+    ForgetsInterruption,
+    /// A job whose effect could not be written is gone.
+    LosesRejected,
 }
 
 #[derive(Clone)]
@@ -37,6 +46,7 @@ struct Claim {
 #[derive(Clone)]
 struct Job {
     id: JobId,
+    envelope: bytes::Bytes,
     line: Option<StateLine>,
     claim: Option<Claim>,
 }
@@ -48,6 +58,10 @@ pub(super) struct Store {
     delayed: BTreeMap<Member, (u64, Job)>,
     /// By job, how it ended: once.
     pub(super) ended: BTreeMap<String, Vec<&'static str>>,
+    /// Letters of jobs that were acknowledged before they ran.
+    buried: Vec<String>,
+    /// Of the kind that is limited.
+    pub(super) holders: Holders,
     last: u64,
 }
 
@@ -61,11 +75,13 @@ impl Store {
             stream: BTreeMap::new(),
             delayed: BTreeMap::new(),
             ended: BTreeMap::new(),
+            buried: Vec::new(),
+            holders: Holders::default(),
             last: 0,
         };
         for n in 0..jobs {
             let id = JobId::new(&format!("job{n}")).unwrap();
-            store.add(Job { id, line: None, claim: None });
+            store.add(Job { id, envelope: kinds::envelope(n), line: None, claim: None });
         }
         store
     }
@@ -93,7 +109,13 @@ impl Store {
         let job = self.stream.get_mut(&place).unwrap();
         job.claim = Some(Claim { owner: owner.into(), since: now });
         let state = job.line.clone().map_or_else(JobState::default, |line| JobState::of(line, now));
-        Entry { place, id: job.id.clone(), state, ..stage::entry(place.seq, "k") }
+        Entry {
+            place,
+            id: job.id.clone(),
+            envelope: job.envelope.clone(),
+            state,
+            ..stage::entry(place.seq, "k")
+        }
     }
 
     pub(super) fn grab(&mut self, me: &str, count: usize) -> Grabbed {
@@ -129,7 +151,7 @@ impl Store {
                 job.line = Some(line);
             } else if another && line.mark.take().is_some() {
                 line.suspicion = line.suspicion.raised();
-                line.interrupted = true;
+                line.interrupted |= self.mistake != Mistake::ForgetsInterruption;
                 job.line = Some(line);
             }
             entries.push(self.take(place, me));
@@ -228,6 +250,11 @@ impl Store {
 
     fn settle(&mut self, me: &str, settle: &Settle) -> Settled {
         let id = settle.id.to_string();
+        if let Verdict::Dead { acknowledged: true, .. } = settle.verdict {
+            assert!(!self.buried.contains(&id), "two letters: {settle:?}");
+            self.buried.push(id);
+            return Settled::Dead;
+        }
         let there = self.stream.get(&settle.place).cloned();
         let Some(job) = there else {
             if self.mistake == Mistake::SettlesTwice {
@@ -244,6 +271,17 @@ impl Store {
             return Settled::Gone;
         }
         assert!(mine, "{me} settled what {:?} claims: {settle:?}", self.owner(settle.place));
+        // Of some the effect cannot be written.
+        let rejects = kinds::kind(&job.envelope) == "plain" && settle.place.seq.is_multiple_of(2);
+        if rejects && matches!(settle.verdict, Verdict::Done { .. }) {
+            if self.mistake == Mistake::LosesRejected {
+                self.stream.remove(&settle.place);
+            }
+            return Settled::Rejected("it is full".into());
+        }
+        if self.mistake == Mistake::KeepsAcknowledged && kinds::kind(&job.envelope) == "once" {
+            return Settled::Done;
+        }
         self.stream.remove(&settle.place);
         let (word, settled) = match &settle.verdict {
             Verdict::Retry { attempts, delay, why, interrupted, history } => {
