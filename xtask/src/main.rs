@@ -8,6 +8,7 @@
 //! * [`chart`]: the tests of the Helm chart and what they run with;
 //! * [`wheel`]: programs that come packed as Python wheels; [`promtool`]: one out of a Debian package;
 //! * [`debian`]: installing a package without a question asked;
+//! * [`failures`]: what failed in a run of the tests, said again at its end;
 //! * [`child`]: running a program, with errors that say what to do;
 //! * [`ground`]: where the workspace and its target folder are.
 //!
@@ -18,6 +19,7 @@
 mod chart;
 mod child;
 mod debian;
+mod failures;
 mod ground;
 mod image;
 mod launch;

@@ -1,6 +1,9 @@
-//! `cargo xtask test`: the servers, the binaries that tests start, then the whole suite with its output untouched.
+//! `cargo xtask test`: the servers, the binaries that tests start, then the whole suite with its output untouched, and at
+//! the end again what failed.
 
+use std::env;
 use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -8,6 +11,7 @@ use std::time::Instant;
 use crate::chart;
 use crate::child::{self, Failure};
 use crate::debian;
+use crate::failures::Failures;
 use crate::ground;
 use crate::servers::{self, Wanted};
 
@@ -36,13 +40,19 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     // Tests start the real programs, and `cargo test` alone does not build another package's binaries.
     let mut build = ground::cargo();
     build.current_dir(ground::root()).args(["build", "--workspace", "--bins"]);
-    let result = child::pass_through(&mut build)
-        .and_then(|()| child::pass_through(&mut test_command(&request, variables)));
+    let mut failures = Failures::default();
+    let mut hear = |bytes: &[u8]| failures.hear(bytes);
+    let result = child::pass_through_heard(coloured(&mut build), &mut hear).and_then(|()| {
+        child::pass_through_heard(coloured(&mut test_command(&request, variables)), &mut hear)
+    });
 
     found.repeat_what_is_missing();
     tools.repeat_what_is_missing();
     if python.is_none() {
         eprintln!("xtask: MISSING Python 3 with its clients: tests of examples in Python were skipped");
+    }
+    if result.is_err() {
+        eprint!("{}", failures.said());
     }
     let code = result.as_ref().map_or_else(|failure| failure.code, |()| 0);
     eprintln!("xtask test: exit code {code} after {} s", started.elapsed().as_secs());
@@ -92,6 +102,14 @@ fn test_command<'a>(request: &Request, variables: impl Iterator<Item = (&'static
         command.env("GRISTMILL_TEST_ALL", "1");
     }
     command.arg("--").args(&request.to_tests);
+    command
+}
+
+/// Cargo itself no longer sees the terminal that its output goes to.
+fn coloured(command: &mut Command) -> &mut Command {
+    if io::stdout().is_terminal() && env::var_os("CARGO_TERM_COLOR").is_none() {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
     command
 }
 
