@@ -12,6 +12,7 @@ use gristmill_tests::node::NodeProcess;
 use gristmill_tests::script::{BOOKED, CAREFUL, Death, Look, ONCE, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 const SLOTS: usize = 4;
 
@@ -91,6 +92,31 @@ fn of_a_kind_that_says_review_goes_to_a_person_where_its_node_stands_still_and_i
             );
         }
         assert_eq!(asked_of_a_person(&fleet), asked, "no letter came or went");
+        expect_otherwise(&mut fleet, &asked);
+        fleet.assert_effects(&jobs);
+    });
+}
+
+/// Redis stood still for longer than a claim stands: the node itself takes over what it had claimed, and these had begun.
+#[test]
+fn of_a_kind_that_says_review_is_not_repeated_by_its_own_node_whose_claim_was_over() {
+    on_servers(|options| {
+        let mut fleet = Fleet::unordered(options);
+        let node = fleet.node_with(&kinds(&["--slots", "4"]));
+        let jobs = jobs_of(CAREFUL, SLOTS, &Script { wait_ms: 1800, ..effect() });
+        fleet.enqueue(jobs.clone());
+        fleet.wait_started(SLOTS);
+        fleet.server.pause().unwrap();
+        let since = Instant::now();
+        eventually(SOON, "claims and runs to be over", || {
+            let over = since.elapsed() > Duration::from_millis(2500);
+            (over && interrupted(&fleet, &node).is_empty()).then_some(())
+        });
+        fleet.server.resume().unwrap();
+        fleet.wait_settled();
+        assert_none_ran_twice(&fleet, &jobs);
+        let asked = asked_of_a_person(&fleet);
+        assert_eq!(asked.len(), SLOTS, "{asked:?}");
         expect_otherwise(&mut fleet, &asked);
         fleet.assert_effects(&jobs);
     });

@@ -7,10 +7,12 @@ use gristmill_broker::call::MAX_JOBS_PER_CALL;
 use gristmill_job::Place;
 
 impl Machine {
-    /// Lays a claim down. `stopped`: its run was stopped hard.
+    /// Lays a claim down. `stopped`: its run was stopped hard. So it is noted, too, of one that had begun under a claim of this
+    /// very node that was over, whatever became of that run.
     pub(super) fn hand_back(&mut self, place: Place, stopped: bool, actions: &mut Vec<Action>) {
         let Some(held) = self.held.get_mut(&place) else { return };
         held.stage = Stage::HandingBack;
+        let stopped = stopped || held.job.stopped;
         self.to_hand_back.push((place, stopped));
         self.alone_over(place, actions);
     }
@@ -31,7 +33,7 @@ impl Machine {
         let Call::HandBack { places, .. } = call else { return };
         for place in places {
             // Claimed again before this call was answered, it is laid down by another: until then it is not begun.
-            if self.is_laid_down(*place) {
+            if self.is_laid_down(*place).is_some() {
                 continue;
             }
             if self.held.get(place).is_none_or(|held| held.stage == Stage::HandingBack) {
@@ -41,11 +43,17 @@ impl Machine {
         }
     }
 
-    /// Whether a call that hands back this job is under way, or about to be.
-    fn is_laid_down(&self, place: Place) -> bool {
-        let names =
-            |sent: &Sent| matches!(&*sent.call, Call::HandBack { places, .. } if places.contains(&place));
-        self.to_hand_back.iter().any(|(back, _)| *back == place) || self.calls.values().any(names)
+    /// Whether a call that hands back this job is under way, or about to be; and whether it says that its run was stopped.
+    pub(super) fn is_laid_down(&self, place: Place) -> Option<bool> {
+        let named = |sent: &Sent| match &*sent.call {
+            Call::HandBack { places, stopped } => {
+                places.iter().position(|named| *named == place).map(|at| at < *stopped)
+            }
+            _ => None,
+        };
+        let waits =
+            self.to_hand_back.iter().filter(|(named, _)| *named == place).map(|(_, stopped)| *stopped);
+        waits.chain(self.calls.values().filter_map(named)).max()
     }
 
     /// The node leaves: nothing is claimed and nothing starts any more; what runs may end.

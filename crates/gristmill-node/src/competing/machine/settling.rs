@@ -150,6 +150,7 @@ impl Machine {
                 tell(attempt, Outcome::HandedBack, actions);
                 self.alone_over(place, actions);
                 let mut job = job;
+                job.stopped = false;
                 job.entry = Arc::new(Entry { state: job.entry.state.noted(false), ..(*job.entry).clone() });
                 if self.phase != Phase::Serving {
                     return self.hand_back(place, false, actions);

@@ -58,7 +58,10 @@ impl Machine {
             // Claimed again by this very node, while it is still busy with the claim before.
             match held.stage {
                 Stage::Lost { .. } => held.stage = Stage::Lost { again: true },
-                Stage::HandingBack => self.to_hand_back.push((place, false)),
+                Stage::HandingBack => {
+                    let stopped = self.is_laid_down(place) == Some(true);
+                    self.to_hand_back.push((place, stopped));
+                }
                 Stage::Limited | Stage::Marking | Stage::Alone | Stage::Running | Stage::Settling => {}
             }
             return;
@@ -66,8 +69,7 @@ impl Machine {
         let job = LaneJob::new(entry, now.instant);
         if self.phase != Phase::Serving {
             self.held.insert(place, Held { job, stage: Stage::HandingBack, permit: None, cancelled: false });
-            self.to_hand_back.push((place, false));
-            return;
+            return self.hand_back(place, false, actions);
         }
         self.begin(job, slot, now, actions);
     }

@@ -2,7 +2,7 @@
 //! person looks at, and one whose interrupted runs are looked at by a function. And what must be true of them.
 
 use super::store::Mistake;
-use super::{World, ended};
+use super::{Node, World, ended};
 use crate::competing::events::Event;
 use crate::limits::Limits;
 use crate::limits::gate::Gate;
@@ -155,7 +155,8 @@ impl World {
     /// A run that comes to a worker without its slot takes one, and asks for what comes first.
     pub(super) fn asks_first(&mut self, n: usize, run: Run) {
         let Some(first) = run.first else { return };
-        if self.free(n) == 0 {
+        // While the process is closed for a lone run, no slot is given.
+        if self.free(n) == 0 || self.nodes[n].alone.is_some() {
             self.nodes[n].queued.push(run);
             return;
         }
@@ -169,12 +170,15 @@ impl World {
         let kind = kind(&run.entry.envelope).to_owned();
         if kind == "scarce" {
             let now = self.at(self.store.now);
-            let runs = self.nodes.iter().flat_map(|node| &node.running).chain([run]);
-            let trusted = runs.filter(|run| {
-                self::kind(&run.entry.envelope) == "scarce"
-                    && run.slot.as_ref().is_some_and(|slot| slot.may_begin(now))
-            });
-            let (trusted, stand) = (trusted.count(), self.store.holders.stand(self.store.now));
+            let counts = |node: &Node, run: &Run| {
+                let slot = run.slot.as_ref().is_some_and(|slot| slot.may_begin(now));
+                let claim = node.claims.trusts(run.entry.place, now);
+                self::kind(&run.entry.envelope) == "scarce" && slot && claim
+            };
+            let of_node = |node: &Node| node.running.iter().filter(|run| counts(node, run)).count();
+            let trusted = self.nodes.iter().map(of_node).sum::<usize>();
+            let trusted = trusted + usize::from(counts(&self.nodes[n], run));
+            let stand = self.store.holders.stand(self.store.now);
             let alone = usize::from(run.alone);
             assert!(
                 trusted <= 1 && trusted <= stand,

@@ -59,7 +59,7 @@ pub(super) struct Store {
     /// By job, how it ended: once.
     pub(super) ended: BTreeMap<String, Vec<&'static str>>,
     /// Letters of jobs that were acknowledged before they ran.
-    buried: Vec<String>,
+    buried: BTreeMap<String, String>,
     /// Of the kind that is limited.
     pub(super) holders: Holders,
     last: u64,
@@ -75,7 +75,7 @@ impl Store {
             stream: BTreeMap::new(),
             delayed: BTreeMap::new(),
             ended: BTreeMap::new(),
-            buried: Vec::new(),
+            buried: BTreeMap::new(),
             holders: Holders::default(),
             last: 0,
         };
@@ -97,6 +97,11 @@ impl Store {
 
     pub(super) fn owner(&self, place: Place) -> Option<&str> {
         self.stream.get(&place)?.claim.as_ref().map(|claim| claim.owner.as_str())
+    }
+
+    /// Whether the kind of this job is limited.
+    pub(super) fn is_scarce(&self, place: Place) -> bool {
+        self.stream.get(&place).is_some_and(|job| kinds::kind(&job.envelope) == "scarce")
     }
 
     /// How many jobs this one claims.
@@ -250,9 +255,11 @@ impl Store {
 
     fn settle(&mut self, me: &str, settle: &Settle) -> Settled {
         let id = settle.id.to_string();
-        if let Verdict::Dead { acknowledged: true, .. } = settle.verdict {
-            assert!(!self.buried.contains(&id), "two letters: {settle:?}");
-            self.buried.push(id);
+        if let Verdict::Dead { acknowledged: true, dead_id, .. } = &settle.verdict {
+            if let Some(before) = self.buried.insert(id, dead_id.clone()) {
+                assert_eq!(before, *dead_id, "two letters");
+                return Settled::Gone;
+            }
             return Settled::Dead;
         }
         let there = self.stream.get(&settle.place).cloned();
