@@ -131,7 +131,7 @@ impl Gate {
     }
 
     /// What Redis said to one that asked; `None` where no answer came. `random` in `[0, 1)`.
-    pub(super) fn answered(&self, said: Option<Admitted>, now: Instant, random: f64) {
+    pub(crate) fn answered(&self, said: Option<Admitted>, now: Instant, random: f64) {
         let mut state = lock(&self.state);
         state.asking = state.asking.saturating_sub(1);
         state.learn(said, now);

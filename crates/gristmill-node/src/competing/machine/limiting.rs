@@ -298,3 +298,7 @@ impl Machine {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "limiting_tests.rs"]
+mod tests;
