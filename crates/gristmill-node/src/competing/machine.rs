@@ -171,7 +171,7 @@ impl Machine {
     /// The one entry point.
     pub(crate) fn decide(&mut self, event: Event, now: Now<'_>, actions: &mut Vec<Action>) {
         match event {
-            Event::Granted(slots) => self.granted(slots, now, actions),
+            Event::Granted(grant) => self.granted(grant, now, actions),
             Event::Grabbed(call, result) => self.grabbed(call, result, now, actions),
             Event::Reclaimed(call, result) => self.reclaimed(call, result, now, actions),
             Event::Answered(call, result) => self.answered(call, result, now, actions),
@@ -324,8 +324,13 @@ impl Machine {
                     }
                 }
                 Stage::Alone | Stage::Limited => self.forget(*place, actions),
+                // Who claims it meanwhile has its slot of the limit; its answer tells the rest.
+                Stage::Marking => {
+                    held.permit = None;
+                    continue;
+                }
                 // Its answer, or the end of its run, tells.
-                Stage::Marking | Stage::Settling | Stage::HandingBack | Stage::Lost { .. } => continue,
+                Stage::Settling | Stage::HandingBack | Stage::Lost { .. } => continue,
             }
             lost += 1;
         }

@@ -45,7 +45,7 @@ impl Played {
             now: UnixMillis(1),
         };
         played.tell(Event::Reclaimed(1, Ok(slice)));
-        played.tell(Event::Granted(slots));
+        played.tell(Event::Granted(crate::worker::grant::Grant::of(slots)));
         let entries = (1..=jobs).map(scarce).collect();
         let grabbed = Grabbed::Jobs { entries, delivered: None, next_due: None, now: UnixMillis(1) };
         let actions = played.tell(Event::Grabbed(2, Ok(grabbed)));

@@ -239,6 +239,8 @@ impl Machine {
         let mut lost = 0;
         for ((start, marked), slot) in starts.iter().zip(marks).zip(slots) {
             let place = start.place;
+            let unpermitted = |held: &Held| held.permit.is_none() && self.gate_of(&held.job).is_some();
+            let permitted = !self.held.get(&place).is_some_and(unpermitted);
             let held = self.held.get_mut(&place).filter(|held| held.stage == Stage::Marking);
             let Some(held) = held else { continue };
             match marked {
@@ -249,7 +251,7 @@ impl Machine {
                 }
                 Marked::Started => {
                     held.job.marked = true;
-                    if self.phase == Phase::Serving && (now.trusts)(place) {
+                    if permitted && self.phase == Phase::Serving && (now.trusts)(place) {
                         held.stage = Stage::Running;
                         let job = held.job.clone();
                         let run = Run { slot, ..self.run(&job, Some(start.how)) };
