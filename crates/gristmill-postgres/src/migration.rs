@@ -7,6 +7,7 @@ use sqlx::{ConnectOptions, Connection, PgPool, SqlSafeStr};
 const ALL: &[(i64, &str, &str)] = &[
     (1, "inbox and outbox", include_str!("../migrations/0001_inbox_and_outbox.sql")),
     (2, "jobs for later", include_str!("../migrations/0002_jobs_for_later.sql")),
+    (3, "jobs that expire", include_str!("../migrations/0003_jobs_that_expire.sql")),
 ];
 
 fn migrator() -> Migrator {

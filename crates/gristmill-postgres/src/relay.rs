@@ -10,16 +10,17 @@
 //! its id, which its queue absorbs. Two relays that work on one lane at once (one was stopped, its connection broke, it
 //! goes on) both enqueue in order, so that the first arrivals are in order too.
 //!
-//! `row` makes jobs of rows.
+//! `reader` reads rows, `row` makes jobs of them.
 
+mod reader;
 pub(crate) mod row;
 
 use crate::database::Database;
 use crate::inbox::{self, PruneError};
-use futures_util::TryStreamExt;
 use gristmill_broker::{Broker, EnqueueError};
 use gristmill_job::{JobLimits, NewJob, QueueName, UnixMillis};
-use row::{Columns, Row};
+use reader::Reader;
+use row::Row;
 use sqlx::postgres::{PgListener, PgPool, PgPoolOptions};
 use sqlx::{Postgres, Transaction};
 use std::collections::HashSet;
@@ -30,10 +31,6 @@ use tokio::time::Instant;
 
 /// The channel on which the outbox's trigger rings.
 const CHANNEL: &str = "gristmill_outbox";
-/// Rows of one transaction, at most.
-const BATCH: i64 = 200;
-/// Bytes of payloads of one transaction, after which it takes no more rows.
-const BATCH_BYTES: usize = 8 << 20;
 /// Between two tries after an error; up to half more by the dice, so that relays do not march in step.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two looks for rows of the inbox that are old enough.
@@ -49,12 +46,6 @@ const LANES: &str = "with recursive lane as (
          order by queue, lane limit 1) next)
      select queue, lane from lane";
 const LOCK: &str = "select pg_try_advisory_xact_lock(hashtext('gristmill.outbox:' || $1), $2)";
-/// In a statement after the lock's, so that it sees what the relay before has deleted.
-const READ: &str =
-    "select seq, id, kind, key, version, payload::text, payload_msgpack, headers::text, max_attempts,
-            ceil(extract(epoch from due_at) * 1000)::bigint, delay_ms
-     from gristmill.outbox where queue = $1 and lane = $2 and refused is null
-     order by seq limit $3";
 const DELETE: &str = "delete from gristmill.outbox where seq = any($1)";
 const REFUSE: &str = "update gristmill.outbox set refused = $2 where seq = $1";
 
@@ -89,6 +80,7 @@ pub struct Relay {
     inbox_age: Option<Duration>,
     limits: JobLimits,
     counters: Arc<Counters>,
+    reader: Arc<Reader>,
 }
 
 /// Why a pass ended.
@@ -113,6 +105,7 @@ impl Relay {
             inbox_age: None,
             limits: JobLimits::default(),
             counters: Arc::default(),
+            reader: Arc::default(),
         }
     }
 
@@ -217,7 +210,7 @@ impl Relay {
             if !lock.fetch_one(&mut *transaction).await? {
                 return Ok(transaction.rollback().await?);
             }
-            let (rows, more) = read(&mut transaction, queue, lane).await?;
+            let (rows, more) = self.reader.read(&mut transaction, queue, lane).await?;
             let mut jobs = Vec::with_capacity(rows.len());
             for row in &rows {
                 match self.job(row) {
@@ -301,25 +294,4 @@ impl Relay {
         }
         (accepted, failed)
     }
-}
-
-/// The oldest rows of a lane, and whether there may be more.
-async fn read(
-    transaction: &mut Transaction<'static, Postgres>,
-    queue: &str,
-    lane: i16,
-) -> Result<(Vec<Row>, bool), sqlx::Error> {
-    let query = sqlx::query_as::<_, Columns>(READ).bind(queue).bind(lane).bind(BATCH);
-    let mut found = query.fetch(&mut **transaction);
-    let (mut rows, mut bytes) = (Vec::new(), 0);
-    while let Some(columns) = found.try_next().await? {
-        let row = Row::from(columns);
-        bytes += row.payload_bytes();
-        rows.push(row);
-        if bytes >= BATCH_BYTES {
-            return Ok((rows, true));
-        }
-    }
-    let more = rows.len() >= BATCH as usize;
-    Ok((rows, more))
 }

@@ -36,6 +36,10 @@ const INBOX_STALE: &str =
 const OUTBOX: &str = "insert into gristmill.outbox
      (id, queue, kind, key, version, payload, payload_msgpack, headers, max_attempts, due_at, delay_ms)
      values ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, to_timestamp($10::bigint::double precision / 1000), $11)";
+/// Of a job that expires; the other serves tables before migration 3, too.
+const OUTBOX_EXPIRING: &str = "insert into gristmill.outbox
+     (id, queue, kind, key, version, payload, payload_msgpack, headers, max_attempts, due_at, delay_ms, expires_in_ms)
+     values ($1, $2, $3, $4, $5, $6::json, $7, $8::json, $9, to_timestamp($10::bigint::double precision / 1000), $11, $12)";
 /// An error where the transaction has failed, another answer where it is another transaction.
 const SAME: &str = "select pg_current_xact_id_if_assigned()::text";
 
@@ -122,7 +126,8 @@ impl Tx {
             Due::In(delay) => (None, Some(ms(delay.as_nanos().div_ceil(1_000_000)))),
         };
         let attempts = job.limits.max_attempts.map(|attempts| i32::try_from(attempts).unwrap_or(i32::MAX));
-        let insert = sqlx::query(OUTBOX)
+        let expires_in = job.limits.expires_in_ms.map(|limit| ms(limit.into()).max(1));
+        let insert = sqlx::query(if expires_in.is_some() { OUTBOX_EXPIRING } else { OUTBOX })
             .bind(text(id.as_bytes(), "id")?)
             .bind(queue.as_str().to_owned())
             .bind(job.kind.as_str().to_owned())
@@ -134,6 +139,7 @@ impl Tx {
             .bind(attempts)
             .bind(due_at)
             .bind(delay_ms);
+        let insert = if expires_in.is_some() { insert.bind(expires_in) } else { insert };
         insert.execute(&mut **self.transaction).await?;
         Ok(id)
     }

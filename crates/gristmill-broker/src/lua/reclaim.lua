@@ -23,7 +23,7 @@ local holders, is_over = {}, false
 for _, claim in ipairs(rows) do
   holders[claim[1]] = claim[2]
   is_over = is_over or claim[3] >= timeout
-  if claim[3] == 0 and timeout > 0 then
+  if claim[3] == 0 and timeout > 0 and redis.call('XRANGE', KEYS[2], claim[1], claim[1])[1] then
     redis.call('XCLAIM', KEYS[2], 'workers', claim[2], '0', claim[1], 'JUSTID')
   end
 end

@@ -12,11 +12,11 @@ use gristmill_job::Place;
 impl Partition {
     /// The guard and the read behind it. Whatever the guard says, what the open gate lets through is read and pending:
     /// the caller drops it, and the next tenure recovers it.
-    pub(super) fn claim(&mut self, guard: Guard<'_>, count: usize) -> Answer {
+    pub(super) fn claim(&mut self, now_ms: u64, guard: Guard<'_>, count: usize) -> Answer {
         let guarded = self.guard(guard);
         let consumer = guard.fence.consumer();
         let open = self.gates.contains(&consumer);
-        let read = if open { self.stream.read_new(&consumer, count) } else { Vec::new() };
+        let read = if open { self.stream.read_new(now_ms, &consumer, count) } else { Vec::new() };
         match guarded {
             Guarded::Refused(refusal) => Answer::Refused(refusal),
             Guarded::Already => Answer::Already,
@@ -43,25 +43,35 @@ impl Partition {
         places.iter().map(read).collect()
     }
 
-    pub(super) fn hand_back(&mut self, guard: Guard<'_>, places: &[Place], stopped: usize) -> Answer {
-        match self.guard(guard) {
+    pub(super) fn hand_back(
+        &mut self,
+        now_ms: u64,
+        guard: Guard<'_>,
+        places: &[Place],
+        stopped: usize,
+    ) -> Answer {
+        match self.admit(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
             Guarded::Already => return Answer::Done,
             Guarded::Fresh => {}
         }
-        for (n, place) in places.iter().enumerate() {
-            self.stream.give(HANDED_BACK, *place);
-            let line = self.state.get(place).cloned().unwrap_or_default();
+        // What is not claimed is named in vain; its line is not looked for where nobody owns it.
+        let moves = |(_, place): &(usize, &Place)| !guard.is_unordered() || self.is_claimed(guard, **place);
+        let moving: Vec<(usize, Place)> =
+            places.iter().enumerate().filter(moves).map(|(n, place)| (n, *place)).collect();
+        for (n, place) in moving {
+            self.stream.give(now_ms, HANDED_BACK, place);
+            let line = self.state.get(&place).cloned().unwrap_or_default();
             if line.mark.is_some() {
                 let interrupted = line.interrupted || n < stopped;
-                self.write_state(*place, StateLine { mark: None, interrupted, ..line });
+                self.write_state(place, StateLine { mark: None, interrupted, ..line });
             }
         }
         Answer::Done
     }
 
     pub(super) fn forward(&mut self, guard: Guard<'_>, ids: &[Place]) -> Answer {
-        match self.guard(guard) {
+        match self.admit(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
             Guarded::Already => {}
             Guarded::Fresh => ids.iter().for_each(|id| self.outbox.delete(*id)),

@@ -33,6 +33,11 @@ impl Lease {
 }
 
 impl Partition {
+    /// As [`Partition::guard`], for the calls that are made under number 0 too, where there is no lease.
+    pub(super) fn admit(&mut self, guard: Guard<'_>) -> Guarded {
+        if guard.is_unordered() { Guarded::Fresh } else { self.guard(guard) }
+    }
+
     pub(super) fn guard(&mut self, guard: Guard<'_>) -> Guarded {
         let lease = &mut self.lease;
         if !lease.is(guard.fence) {

@@ -2,14 +2,18 @@
 
 use super::Model;
 use super::partition::{Entity, Hold, Job, Partition};
+use super::stream::Claim;
 use crate::cancel::Asked;
 use crate::delayed::Member;
 use crate::fence::{Fence, Incarnation};
 use crate::inspect::{DeadView, EntityView, PartitionView};
 use crate::keys::{PartitionKeys, QueueDefinition};
+use crate::lease::acquire::millis;
+use crate::locate::ClaimView;
 use crate::state::StateLine;
 use bytes::Bytes;
 use gristmill_job::{DeadLetter, Due, EncodedJob, JobId, Key, Place, QueueName, UnixMillis, partition_of};
+use std::time::Duration;
 
 /// An outbox entry: its id, and the job and where it goes, or why it cannot be read.
 pub type Outgoing = (Place, Result<(QueueName, EncodedJob), String>);
@@ -18,14 +22,13 @@ impl Model {
     /// As [`crate::Connection::queues`].
     #[must_use]
     pub fn queues(&self) -> Vec<QueueDefinition> {
-        let definition = |(name, count): (&QueueName, &u16)| QueueDefinition::new(name.clone(), *count);
-        self.queues.iter().map(definition).collect()
+        self.queues.values().cloned().collect()
     }
 
     /// As [`crate::Connection::definition`].
     #[must_use]
     pub fn definition(&self, name: &QueueName) -> Option<QueueDefinition> {
-        self.queues.get(name).map(|partitions| QueueDefinition::new(name.clone(), *partitions))
+        self.queues.get(name).cloned()
     }
 
     /// As [`crate::Connection::partitions`].
@@ -126,8 +129,21 @@ impl Model {
     pub fn jobs(&self, keys: &PartitionKeys) -> Vec<(Place, JobId, Option<String>)> {
         let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
         let pending = partition.stream.pending();
-        let job = |(place, job): (&Place, &Job)| (*place, job.id.clone(), pending.get(place).cloned());
+        let job = |(place, job): (&Place, &Job)| {
+            (*place, job.id.clone(), pending.get(place).map(|it| it.holder.clone()))
+        };
         partition.stream.entries().iter().map(job).collect()
+    }
+
+    /// Everything that is pending in a partition, in order of place, also claims of jobs that were deleted by hand.
+    #[must_use]
+    pub fn claims(&self, keys: &PartitionKeys) -> Vec<(Place, ClaimView)> {
+        let Some(partition) = self.seen_partition(keys) else { return Vec::new() };
+        let claim = |(place, claim): (&Place, &Claim)| {
+            let (holder, idle_ms) = (claim.holder.clone(), claim.idle_ms(self.now_ms));
+            (*place, ClaimView { holder, idle_ms, deliveries: claim.deliveries })
+        };
+        partition.stream.pending().iter().map(claim).collect()
     }
 
     /// What is stored about a job.
@@ -273,6 +289,22 @@ impl Model {
     /// Writes what is stored about a job, whether it is there or not.
     pub fn set_line(&mut self, keys: &PartitionKeys, place: Place, line: StateLine) {
         self.partition(keys).write_state(place, line);
+    }
+
+    /// Time passes for what is pending and for jobs for later: claims were not extended for so much longer, and jobs are due
+    /// so much sooner. Claims of jobs that were deleted by hand are forgotten.
+    pub fn pass(&mut self, keys: &PartitionKeys, time: Duration) {
+        let partition = self.partition(keys);
+        let ms = millis(time);
+        partition.stream.age(ms);
+        let delayed = std::mem::take(&mut partition.delayed).into_iter();
+        partition.delayed =
+            delayed.map(|((due, member), job)| ((due.saturating_sub(ms), member), job)).collect();
+    }
+
+    /// Deletes a job of the stream by hand: who claims it still does.
+    pub fn delete_job(&mut self, keys: &PartitionKeys, place: Place) {
+        self.partition(keys).stream.delete(place);
     }
 
     /// Holds a key, whether its letter is there or not.

@@ -8,6 +8,8 @@
 //! * `partition`: everything that lies under one partition's hash tag.
 //! * `lease`, `enqueue`, `claim` (with hand back and forward), `recover` (with take, start, absolve and census), `settle`:
 //!   as the scripts of these names; `people`: replay, discard, release_key, skip, cancel, purge.
+//! * `unordered`: grab, extend and reclaim, of queues with ordering none; the calls under number 0 are where their
+//!   numbered forms are.
 //! * `schedule`: define, fire, and what people do with schedules.
 //! * `promote`: as its script.
 //! * `look`: plain reads, and what a test may break.
@@ -27,6 +29,7 @@ mod settle;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod unordered;
 
 use crate::absolve::Absolved;
 use crate::announce::Member;
@@ -37,12 +40,15 @@ use crate::delayed::Member as Delayed;
 use crate::discard::{Discard, Discarded};
 use crate::enqueue::EnqueueAnswer;
 use crate::entry::Entry;
+use crate::extend::Extended;
 use crate::fence::{Fence, Incarnation};
+use crate::grab::Grabbed;
 use crate::keys::{Mode, PartitionKeys, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, millis};
 use crate::lease::renew::{Renew, Renewed};
 use crate::lease::want::Wanted;
 use crate::purge::{LeaseSeen, Purge, Purged};
+use crate::reclaim::{Reclaim, Reclaimed};
 use crate::release_key::ReleasedKey;
 use crate::replay::{Replay, Replayed};
 use crate::skip::{Skip, Skipped};
@@ -57,7 +63,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Model {
     now_ms: u64,
-    queues: BTreeMap<QueueName, u16>,
+    queues: BTreeMap<QueueName, QueueDefinition>,
     nodes: BTreeMap<QueueName, BTreeMap<String, Presence>>,
     /// By the name of its stream.
     partitions: BTreeMap<String, Arc<Partition>>,
@@ -120,7 +126,7 @@ impl Model {
                 configured: queue.partitions,
             }),
             None => {
-                self.queues.insert(queue.name.clone(), queue.partitions);
+                self.queues.insert(queue.name.clone(), queue.clone());
                 Ok(())
             }
         }
@@ -212,17 +218,40 @@ impl Model {
         let now_ms = self.now_ms;
         let partition = self.partition(guard.keys);
         match call {
-            Call::Claim { count } => partition.claim(guard, *count),
+            Call::Claim { count } => partition.claim(now_ms, guard, *count),
             Call::Recover { cursor, count } => partition.recover(now_ms, guard, *cursor, *count),
             Call::Settle(jobs) => partition.settle(now_ms, guard, jobs),
             Call::Take { after, count, cursor } => partition.take(now_ms, guard, *after, *count, *cursor),
             Call::Start(starts) => partition.start(guard, starts),
-            Call::HandBack { places, stopped } => partition.hand_back(guard, places, *stopped),
+            Call::HandBack { places, stopped } => partition.hand_back(now_ms, guard, places, *stopped),
             Call::Census { .. } => partition.census(guard),
             Call::Promote(slice) => partition.promote(now_ms, Some(guard), slice),
             Call::Forward(ids) => partition.forward(guard, ids),
             Call::Release => partition.release(guard),
         }
+    }
+
+    /// As [`crate::Connection::grab`].
+    pub fn grab(&mut self, keys: &PartitionKeys, incarnation: &Incarnation, count: usize) -> Grabbed {
+        let now_ms = self.now_ms;
+        self.partition(keys).grab(now_ms, incarnation, count)
+    }
+
+    /// As [`crate::Connection::extend`].
+    pub fn extend(&mut self, keys: &PartitionKeys, incarnation: &Incarnation, places: &[Place]) -> Extended {
+        let now_ms = self.now_ms;
+        self.partition(keys).extend(now_ms, incarnation, places)
+    }
+
+    /// As [`crate::Connection::reclaim`].
+    pub fn reclaim(
+        &mut self,
+        keys: &PartitionKeys,
+        incarnation: &Incarnation,
+        reclaim: Reclaim,
+    ) -> Reclaimed {
+        let now_ms = self.now_ms;
+        self.partition(keys).reclaim(now_ms, incarnation, reclaim)
     }
 
     /// As [`crate::Connection::promote`].

@@ -1,6 +1,7 @@
 //! Everything that lies under one partition's hash tag: one field per key of [`crate::keys`].
 
 use super::stream::Stream;
+use crate::call::Guard;
 use crate::cancel::Asked;
 use crate::delayed::Member;
 use crate::keys::Mode;
@@ -151,9 +152,17 @@ impl Partition {
         }
     }
 
-    /// Whether a job is claimed: pending, or back from the dead.
-    pub(super) fn is_claimed(&self, place: Place) -> bool {
+    /// Whether a job is anybody's: pending, or back from the dead.
+    pub(super) fn is_there(&self, place: Place) -> bool {
         self.returned.contains_key(&place) || self.stream.is_pending(place)
+    }
+
+    /// Whether a job is claimed, as far as this caller is concerned: without a lease it must be its own.
+    pub(super) fn is_claimed(&self, guard: Guard<'_>, place: Place) -> bool {
+        match guard.is_unordered() {
+            true => self.stream.is_held_by(&guard.fence.consumer(), place),
+            false => self.is_there(place),
+        }
     }
 
     /// What is stored about a job.

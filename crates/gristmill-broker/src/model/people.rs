@@ -3,6 +3,7 @@
 use super::partition::{Job, Mark, Partition, Standing};
 use crate::cancel::{Asked, Cancel, Cancelled, Stands};
 use crate::discard::{Discard, Discarded};
+use crate::keys::Mode;
 use crate::purge::{LeaseSeen, Purge, Purged};
 use crate::release_key::ReleasedKey;
 use crate::replay::{Replay, Replayed};
@@ -27,19 +28,27 @@ impl Partition {
         self.dead.retain(|(_, id)| *id != letter);
         self.lease.changes += 1;
         let job = Job { id: replay.job.clone(), key: replay.key.clone(), envelope: replay.envelope.clone() };
-        self.returned.insert(replay.place, (self.lease.changes, job));
+        let place = if self.meta.as_ref().is_some_and(|meta| meta.mode == Mode::None) {
+            let first = self.originals.remove(&replay.place);
+            let place = self.stream.add(now_ms, job);
+            self.originals.extend(first.map(|first| (place, first)));
+            place
+        } else {
+            self.returned.insert(replay.place, (self.lease.changes, job));
+            replay.place
+        };
         let line = StateLine {
             turn: replay.turn.saturating_add(1),
             suspicion: replay.suspicion,
             replays: replay.replays.saturating_add(1),
             ..StateLine::default()
         };
-        self.write_state(replay.place, line);
+        self.write_state(place, line);
         if let Some(original) = replay.original.as_ref().filter(|original| !original.is_empty()) {
-            self.originals.entry(replay.place).or_insert_with(|| original.clone());
+            self.originals.entry(place).or_insert_with(|| original.clone());
         }
         if self.mark(now_ms, &replay.job) == Some(&Standing::Dead(letter.clone())) {
-            let mark = Mark { standing: Standing::Waiting(replay.place), expires_ms: None };
+            let mark = Mark { standing: Standing::Waiting(place), expires_ms: None };
             self.seen.insert(replay.job.clone(), mark);
         }
         self.end_hold(&replay.key, &letter);

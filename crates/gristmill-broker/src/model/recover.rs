@@ -3,6 +3,7 @@
 use super::claim::entry;
 use super::lease::Guarded;
 use super::partition::Partition;
+use super::stream::{Over, TakenOver};
 use crate::absolve::Absolved;
 use crate::call::{Answer, Guard};
 use crate::cancel::Asked;
@@ -20,7 +21,7 @@ use std::collections::BTreeSet;
 const MOST_ASKED: usize = 100;
 
 /// A start mark of another incarnation without a settle; see `lua/state.lua`.
-fn found_marked(line: &mut StateLine, me: &Incarnation, now_ms: u64) -> bool {
+pub(super) fn found_marked(line: &mut StateLine, me: &Incarnation, now_ms: u64) -> bool {
     let Some(mark) = line.mark.take_if(|mark| mark.fence.incarnation != *me) else { return false };
     if mark.alone {
         line.crashes.push(Crash { fence: mark.fence, turn: line.turn, at: UnixMillis(now_ms) });
@@ -40,7 +41,9 @@ impl Partition {
             Guarded::Fresh => {}
         }
         let me = &guard.fence.incarnation;
-        let (taken, next) = self.stream.take_over(&guard.fence.consumer(), cursor, count);
+        let over = Over { timeout_ms: 0, cursor };
+        let TakenOver { entries: taken, next, .. } =
+            self.stream.take_over(now_ms, &guard.fence.consumer(), over, count);
         let (mut entries, mut known) = (Vec::with_capacity(taken.len()), BTreeSet::<Key>::new());
         for (place, job, holder) in taken {
             let mut line = self.state.get(&place).cloned().unwrap_or_default();
@@ -101,7 +104,7 @@ impl Partition {
     }
 
     pub(super) fn start(&mut self, guard: Guard<'_>, starts: &[Start]) -> Answer {
-        let fresh = match self.guard(guard) {
+        let fresh = match self.admit(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
             Guarded::Already => false,
             Guarded::Fresh => true,
@@ -109,7 +112,7 @@ impl Partition {
         let mut answers = Vec::with_capacity(starts.len());
         for start in starts {
             let line = self.state.get(&start.place).cloned().unwrap_or_default();
-            if !self.is_claimed(start.place) {
+            if !self.is_claimed(guard, start.place) {
                 answers.push(Marked::Gone);
                 continue;
             }
@@ -151,7 +154,7 @@ impl Partition {
 
     /// In one slice: the model's hashes are small.
     pub(super) fn census(&mut self, guard: Guard<'_>) -> Answer {
-        match self.guard(guard) {
+        match self.admit(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
             Guarded::Already => return Answer::Counted(None),
             Guarded::Fresh => {}

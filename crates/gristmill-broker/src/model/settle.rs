@@ -3,6 +3,7 @@
 use super::lease::Guarded;
 use super::partition::{Entity, Hold, Mark, Partition, Standing};
 use crate::call::{Answer, Guard};
+use crate::delayed::Member;
 use crate::lease::acquire::millis;
 use crate::settle::{Emit, Settle, Settled, Verdict};
 use crate::state::{Request, StateLine};
@@ -13,13 +14,17 @@ const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong ki
 
 impl Partition {
     pub(super) fn settle(&mut self, now_ms: u64, guard: Guard<'_>, jobs: &[Settle]) -> Answer {
-        let first = match self.guard(guard) {
+        let first = match self.admit(guard) {
             Guarded::Refused(refusal) => return Answer::Refused(refusal),
             Guarded::Already => false,
             Guarded::Fresh => true,
         };
         let plain: Vec<Place> = jobs.iter().filter(|job| job.is_plain()).map(|job| job.place).collect();
-        let gone = self.settle_plain(first, plain);
+        let gone = match guard.is_unordered() {
+            true => self.settle_plain_unordered(guard, plain),
+            false => self.settle_plain(first, plain),
+        };
+        let had_lines = !self.state.is_empty();
         let mut answers = Vec::with_capacity(jobs.len());
         for job in jobs {
             answers.push(match job.is_plain() {
@@ -27,10 +32,10 @@ impl Partition {
                 true if first => Settled::Done,
                 true => Settled::AtTurn(0),
                 false if matches!(job.verdict, Verdict::Dead { acknowledged: true, .. }) => {
-                    self.bury(first, job)
+                    self.bury(first, guard, job)
                 }
-                false if !first || self.turn_of(job.place) != job.turn => self.standing(job.place),
-                false => self.settle_one(now_ms, guard, job),
+                false if !first || self.turn_of(job.place) != job.turn => self.standing(guard, job.place),
+                false => self.settle_one(now_ms, guard, job, had_lines),
             });
         }
         Answer::Settled { jobs: answers, first }
@@ -45,7 +50,7 @@ impl Partition {
                 self.state.remove(&place);
             }
             let stands = match first {
-                false => self.is_claimed(place),
+                false => self.is_there(place),
                 true => self.turn_of(place) == 0 && (back || self.stream.acknowledge(place)),
             };
             match stands {
@@ -63,15 +68,30 @@ impl Partition {
         gone
     }
 
-    fn standing(&self, place: Place) -> Settled {
-        match self.is_claimed(place) {
+    /// Those that this incarnation claims.
+    fn settle_plain_unordered(&mut self, guard: Guard<'_>, places: Vec<Place>) -> BTreeSet<Place> {
+        let mut gone = BTreeSet::new();
+        for place in places {
+            if !self.is_claimed(guard, place) || self.turn_of(place) != 0 {
+                gone.insert(place);
+                continue;
+            }
+            self.state.remove(&place);
+            self.stream.acknowledge(place);
+            self.stream.delete(place);
+        }
+        gone
+    }
+
+    fn standing(&self, guard: Guard<'_>, place: Place) -> Settled {
+        match self.is_claimed(guard, place) {
             true => Settled::AtTurn(self.turn_of(place)),
             false => Settled::Gone,
         }
     }
 
-    fn settle_one(&mut self, now_ms: u64, guard: Guard<'_>, job: &Settle) -> Settled {
-        if !self.is_claimed(job.place) {
+    fn settle_one(&mut self, now_ms: u64, guard: Guard<'_>, job: &Settle, had_lines: bool) -> Settled {
+        if !self.is_claimed(guard, job.place) {
             return Settled::Gone;
         }
         let settled = match &job.verdict {
@@ -88,8 +108,11 @@ impl Partition {
                     history: history.clone(),
                     ..before
                 };
-                self.write_state(job.place, line);
-                return Settled::Retried;
+                if !guard.is_unordered() {
+                    self.write_state(job.place, line);
+                    return Settled::Retried;
+                }
+                self.put_back_for_later(now_ms, job, line)
             }
             Verdict::Done { version, entity, emits } => {
                 self.apply(now_ms, guard.seen_window_ms, job, *version, entity.as_ref(), emits)
@@ -122,7 +145,7 @@ impl Partition {
             }
             Verdict::Dead { .. } => self.write_letter(job),
         };
-        if self.returned.contains_key(&job.place) {
+        if !guard.is_unordered() && self.returned.contains_key(&job.place) {
             if !matches!(settled, Settled::Rejected(_)) {
                 self.returned.remove(&job.place);
                 self.state.remove(&job.place);
@@ -131,22 +154,41 @@ impl Partition {
                 }
             }
         } else if matches!(settled, Settled::Rejected(_)) {
-            self.stream.give_back(&guard.fence.consumer(), job.place);
+            self.stream.give_back(now_ms, &guard.fence.consumer(), job.place);
         } else {
             self.stream.acknowledge(job.place);
             self.stream.delete(job.place);
             self.state.remove(&job.place);
+            if guard.is_unordered() && had_lines && settled != Settled::Dead {
+                self.originals.remove(&job.place);
+            }
         }
         settled
     }
 
+    /// Where the ordering is none, a retry leaves the stream: its line goes with it, and its mark.
+    fn put_back_for_later(&mut self, now_ms: u64, job: &Settle, line: StateLine) -> Settled {
+        let Some(entry) = self.stream.entries().get(&job.place).cloned() else { return Settled::Gone };
+        let seq = self.meta.as_mut().map_or(0, |meta| {
+            meta.delayed_seq += 1;
+            meta.delayed_seq
+        });
+        let member = Member::new(seq, job.marked, &entry.id);
+        self.delayed.insert((line.due_ms, member.clone()), (entry, line));
+        if self.mark(now_ms, &job.id).is_none_or(|mark| *mark == Standing::Waiting(job.place)) {
+            self.leave_mark(job, Standing::Delayed(member), None);
+        }
+        Settled::Retried
+    }
+
     /// A dead letter of a job that was acknowledged before its run.
-    fn bury(&mut self, first: bool, job: &Settle) -> Settled {
+    fn bury(&mut self, first: bool, guard: Guard<'_>, job: &Settle) -> Settled {
         let Verdict::Dead { dead_id, .. } = &job.verdict else { return Settled::Gone };
+        let known = self.dead_bodies.contains_key(dead_id);
         match first {
-            true => self.write_letter(job),
-            false if self.dead_bodies.contains_key(dead_id) => Settled::Gone,
-            false => Settled::AtTurn(job.turn),
+            true if !(guard.is_unordered() && known) => self.write_letter(job),
+            _ if known => Settled::Gone,
+            _ => Settled::AtTurn(job.turn),
         }
     }
 

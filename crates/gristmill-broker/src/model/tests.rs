@@ -5,8 +5,10 @@ use crate::absolve::Absolved;
 use crate::call::{Answer, Call, Guard};
 use crate::enqueue::{Accepted, CALL_MARK_LIFE, EnqueueAnswer};
 use crate::fence::{Epoch, Fence, Incarnation};
-use crate::keys::QueueDefinition;
+use crate::grab::Grabbed;
+use crate::keys::{Mode, QueueDefinition};
 use crate::lease::acquire::{Acquire, Acquired, Before};
+use crate::reclaim::{Reclaim, Reclaimed};
 use crate::settle::{Settle, Settled, Verdict};
 use crate::start::{How, Marked, Start};
 use crate::state::{StateLine, Suspicion, Why};
@@ -268,4 +270,41 @@ fn a_returned_job_waits_its_time_and_comes_again_to_every_owner() {
     assert_eq!(world.call(&b, 2, &done), first(Settled::Done));
     assert_eq!((world.model.returned(&keys), world.model.originals(&keys)), (Vec::new(), Vec::new()));
     assert_eq!(world.call(&b, 3, &done), first(Settled::Gone));
+}
+
+/// Ordering none: a claim is over at its timeout, counted from when it was extended last, and not before.
+#[test]
+fn a_claim_is_over_at_its_visibility_timeout() {
+    let mut world = World::new();
+    let queue = QueueDefinition::new(QueueName::new("u").unwrap(), 1).with_mode(Mode::None);
+    world.model.create(&queue).unwrap();
+    let keys = queue.partition(0);
+    let job = EncodedJob {
+        id: JobId::new("id").unwrap(),
+        key: Key::new("key").unwrap(),
+        envelope: Bytes::new(),
+        own_id: true,
+        due: gristmill_job::Due::Now,
+    };
+    world.model.enqueue(&keys, 1, "c", &[job]);
+    let [a, b] = ["a~1", "b~1"].map(Incarnation::from_stored);
+    let Grabbed::Jobs { entries, .. } = world.model.grab(&keys, &a, 5) else { panic!() };
+    let place = entries[0].place;
+    let look = Reclaim { timeout: Duration::from_secs(5), cursor: Place::ZERO, count: 5 };
+    let taken = |world: &mut World| match world.model.reclaim(&keys, &b, look) {
+        Reclaimed::Slice { entries, .. } => entries.len(),
+        Reclaimed::Differs(mode) => panic!("{mode}"),
+    };
+    world.pass(3_000);
+    assert_eq!(world.model.extend(&keys, &a, &[place]).lost, []);
+    world.pass(4_999);
+    assert_eq!(taken(&mut world), 0);
+    let only_looks = Reclaim { count: 0, timeout: Duration::from_millis(4_000), ..look };
+    let looked = world.model.reclaim(&keys, &b, only_looks);
+    assert!(matches!(looked, Reclaimed::Slice { left: 1, worst, .. } if worst == Duration::from_millis(999)));
+    world.pass(1);
+    assert_eq!(taken(&mut world), 1);
+    assert_eq!(world.model.extend(&keys, &a, &[place]).lost, [place], "it is another's");
+    let line = world.model.state(&keys, place).unwrap();
+    assert_eq!(line, StateLine { suspicion: Suspicion::Weak, ..StateLine::default() });
 }

@@ -5,7 +5,6 @@ use crate::given::{rounded, without_clock};
 use crate::heard;
 use crate::plan::{self, Names, Number, Operation, Span, Which};
 use bytes::Bytes;
-use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::Answer;
 use gristmill_broker::cancel::{Cancel, Cancelled, Stands};
 use gristmill_broker::delayed::Member;
@@ -199,12 +198,8 @@ impl Both {
         let places = [0, 1].map(|side: usize| self.given[side].places[index]);
         let real = self.connection.absolve(&self.keys, &real, turn, places[0]).await;
         let model = self.model.absolve(&self.keys, &model, turn, places[1]);
-        let word = match agree(real.map_err(|e| e.to_string())?, model)? {
-            Absolved::Absolved => "absolve:absolved",
-            Absolved::Nothing => "absolve:nothing",
-            Absolved::Mine => "absolve:mine",
-        };
-        self.hear(word)
+        let answer = agree(real.map_err(|e| e.to_string())?, model)?;
+        self.hear(heard::absolved(answer))
     }
 
     pub(crate) async fn purge(
@@ -326,6 +321,9 @@ impl Both {
             return Err("the model refused an unguarded promote".to_owned());
         };
         let promoted = agree(without_clock(real), without_clock(model))?;
+        if let Some(who) = who {
+            self.given.iter_mut().for_each(|given| given.due[who].clone_from(&promoted.due));
+        }
         self.heard.push("promote:unguarded");
         self.heard.extend(heard::promotion(&promoted));
         self.moved(promoted.moved as usize)

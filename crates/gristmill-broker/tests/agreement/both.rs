@@ -13,9 +13,9 @@ use gristmill_broker::lease::renew::{Renew, Renewed};
 use gristmill_broker::lease::want::Wanted;
 use gristmill_broker::model::Model;
 use gristmill_broker::{
-    Connection, Epoch, Fence, Incarnation, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
+    Connection, Epoch, Fence, Incarnation, Mode, PartitionKeys, QueueDefinition, RedisConfig, Refusal,
 };
-use gristmill_job::{Due, EncodedJob, JobId, Key, QueueName, UnixMillis};
+use gristmill_job::{Due, EncodedJob, JobId, Key, Place, QueueName, UnixMillis};
 use gristmill_testkit::server::Server;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -43,6 +43,8 @@ pub(crate) struct Both {
     pub(crate) heard: Vec<&'static str>,
     pub(crate) jobs: Vec<Known>,
     pub(crate) tenures: [Vec<Tenure>; ACTORS],
+    /// What each was given without a lease, in the model's places.
+    pub(crate) held: [Vec<Place>; ACTORS],
     /// When this sequence began.
     pub(crate) began: UnixMillis,
     pub(crate) fires: u64,
@@ -73,6 +75,7 @@ pub(crate) fn key(number: u8) -> Key {
 
 pub(crate) fn time(span: Span) -> Duration {
     match span {
+        Span::Nothing => Duration::ZERO,
         Span::Moment => Duration::from_millis(1),
         Span::Hour => Duration::from_secs(3600),
     }
@@ -94,10 +97,10 @@ pub(crate) fn clock() -> u64 {
 }
 
 impl Both {
-    pub(crate) async fn open(server: &Server) -> Self {
+    pub(crate) async fn open(server: &Server, mode: Mode) -> Self {
         let mut config = RedisConfig::new(server.url());
         config.response_timeout = Duration::from_secs(30);
-        let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1);
+        let queue = QueueDefinition::new(QueueName::new("q").unwrap(), 1).with_mode(mode);
         Self {
             connection: Connection::open(&config, 1).await.unwrap(),
             raw: server.connection().unwrap(),
@@ -108,6 +111,7 @@ impl Both {
             heard: Vec::new(),
             jobs: Vec::new(),
             tenures: Default::default(),
+            held: Default::default(),
             began: UnixMillis(0),
             fires: 0,
             calls: 0,
@@ -115,13 +119,20 @@ impl Both {
         }
     }
 
-    pub(crate) async fn begin(&mut self) -> Outcome {
+    /// Everything is gone, and nothing was ever given.
+    pub(crate) fn forget(&mut self) -> Outcome {
         self.flush()?;
         self.given = Default::default();
         self.jobs.clear();
         self.tenures = Default::default();
+        self.held = Default::default();
         self.began = UnixMillis(clock());
         self.model.set_now(self.began);
+        Ok(())
+    }
+
+    pub(crate) async fn begin(&mut self) -> Outcome {
+        self.forget()?;
         self.create(1).await?;
         self.ask(&Operation::Recurring(Recurring::first())).await?;
         self.put(&Operation::Take { who: 0, ttl: Span::Hour }).await
@@ -132,16 +143,21 @@ impl Both {
         self.model.set_now(UnixMillis(clock()));
         self.put(operation).await.map_err(|difference| format!("{operation:?}: {difference}"))?;
         if operation.is_momentary() {
-            let over = clock() + 2;
-            while clock() < over {
-                std::hint::spin_loop();
-            }
-            self.model.set_now(UnixMillis(clock()));
+            self.wait_a_moment();
         }
         Ok(())
     }
 
-    async fn put(&mut self, operation: &Operation) -> Outcome {
+    /// Until what takes a moment is over.
+    pub(crate) fn wait_a_moment(&mut self) {
+        let over = clock() + 2;
+        while clock() < over {
+            std::hint::spin_loop();
+        }
+        self.model.set_now(UnixMillis(clock()));
+    }
+
+    pub(crate) async fn put(&mut self, operation: &Operation) -> Outcome {
         match operation {
             Operation::Create { partitions } => self.create(*partitions).await,
             Operation::Flush => self.flush(),
@@ -200,7 +216,7 @@ impl Both {
     }
 
     async fn create(&mut self, partitions: u16) -> Outcome {
-        let queue = QueueDefinition::new(self.queue.name.clone(), partitions);
+        let queue = QueueDefinition::new(self.queue.name.clone(), partitions).with_mode(self.queue.mode);
         let model = self.model.create(&queue);
         let word = match agree(self.connection.create(&queue).await, model)? {
             Ok(()) => "create:ok",

@@ -204,16 +204,17 @@ fn delayed(both: &mut Both) -> Result<(), String> {
         let member = bytes(&pair[0]).to_vec();
         let body = Body::read(bodies.get(&member).cloned().unwrap_or_default().into());
         let due = text(pair.get(1)).parse().unwrap_or_default();
-        real.push((member, left(due), body.key, body.envelope, body.line));
+        let line = StateLine::parse(&body.line).map(|line| both.given[0].line(line, now.0));
+        real.push((member, left(due), body.key, body.envelope, line));
     }
     let model: Vec<_> = both
         .model
         .delayed(&keys)
         .into_iter()
         .map(|(member, due, job, line)| {
-            let line = if line == StateLine::default() { Vec::new() } else { line.write() };
+            let line = (line != StateLine::default()).then(|| both.given[1].line(line, now.0));
             let key = bytes::Bytes::copy_from_slice(job.key.as_bytes());
-            (member.as_bytes().to_vec(), left(due.0), key, job.envelope, line.into())
+            (member.as_bytes().to_vec(), left(due.0), key, job.envelope, line)
         })
         .collect();
     agree("bodies of jobs for later", bodies.len(), model.len())?;

@@ -63,6 +63,12 @@ impl Given {
         place.parse().map_or_else(|_| place.to_owned(), |place| self.place(place).to_string())
     }
 
+    /// Where to go on: behind how many of the places.
+    pub(crate) fn cursor(&self, cursor: Place) -> Place {
+        let before = self.places.iter().filter(|place| **place < cursor).count() as u64;
+        if cursor == Place::ZERO { cursor } else { Place { ms: 1, seq: before } }
+    }
+
     pub(crate) fn entry(&self, mut entry: Entry) -> Entry {
         entry.place = self.place(entry.place);
         if let Some(line) = entry.state.line() {

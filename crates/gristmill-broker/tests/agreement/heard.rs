@@ -1,6 +1,7 @@
 //! Which words an answer consists of, to be counted: what was never heard was not compared.
 
 use crate::plan;
+use gristmill_broker::absolve::Absolved;
 use gristmill_broker::call::Answer;
 use gristmill_broker::promote::Promoted;
 use gristmill_broker::start::Marked;
@@ -112,6 +113,27 @@ pub(crate) fn promotion(promoted: &Promoted) -> impl Iterator<Item = &'static st
         (promoted.due.is_empty() && promoted.next.is_none()).then_some("promote:nothing"),
     ];
     words.into_iter().flatten()
+}
+
+/// How a job stands that was reclaimed.
+pub(crate) fn reclaimed(entry: &Entry) -> &'static str {
+    match (entry.recovered, found("recover", entry)) {
+        (false, _) => "reclaim:handed back",
+        (_, "recover:marked still") => "reclaim:marked still",
+        (_, "recover:charged") => "reclaim:charged",
+        (_, "recover:unsuspected") => "reclaim:unsuspected",
+        (_, "recover:weak") => "reclaim:weak",
+        _ => "reclaim:strong",
+    }
+}
+
+/// What became of a mark or a charge.
+pub(crate) fn absolved(absolved: Absolved) -> &'static str {
+    match absolved {
+        Absolved::Absolved => "absolve:absolved",
+        Absolved::Nothing => "absolve:nothing",
+        Absolved::Mine => "absolve:mine",
+    }
 }
 
 /// How a job stands that was recovered or taken.

@@ -5,6 +5,7 @@
 //! * `both`: asks both sides and compares the answers.
 //! * `acts`: what needs no lease: a job comes back from the dead, a run is absolved, something is written by hand.
 //! * `recurring`: schedules: their definitions, their slots, and what people do with them.
+//! * `unordered`: the same for queues with ordering none, compared after each call.
 //! * `given`: places and epochs differ between them (they come from clocks a few microseconds apart) and are compared
 //!   by the order in which they were given.
 //! * `written`: a planned call as each side is sent it.
@@ -22,11 +23,14 @@ mod given;
 mod heard;
 mod plan;
 mod recurring;
+mod unordered;
 mod written;
 
 use both::Both;
+use gristmill_broker::Mode;
 use gristmill_testkit::seed::{SplitMix64, seed};
 use gristmill_testkit::server::{Server, ServerOptions};
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -172,8 +176,13 @@ const WORDS: &[&str] = &[
     "remove_schedule:nothing",
 ];
 
-#[test]
-fn the_model_and_redis_agree_on_random_sequences() {
+/// Asks random sequences of both sides, and answers which words were heard how often.
+fn run<T: std::fmt::Debug>(
+    mode: Mode,
+    sequences: impl Strategy<Value = Vec<T>>,
+    words: &[&str],
+    mut ask: impl AsyncFnMut(&mut Both, &[T]) -> Result<(), String>,
+) {
     let seed = seed();
     let cases = match std::env::var("GRISTMILL_CASES") {
         Ok(text) => {
@@ -183,26 +192,19 @@ fn the_model_and_redis_agree_on_random_sequences() {
     };
     let server = Server::start(ServerOptions::new()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut both = runtime.block_on(Both::open(&server));
-    let heard = Mutex::new(BTreeMap::new());
-
+    let mut both = runtime.block_on(Both::open(&server, mode));
     let mut rng = SplitMix64::new(seed);
     let bytes: Vec<u8> = (0..4).flat_map(|_| rng.next_u64().to_le_bytes()).collect();
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 3000, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
-    let both = Mutex::new(&mut both);
-    let result = runner.run(&plan::sequence(), |operations| {
-        let mut both = both.lock().unwrap();
-        let run = async {
-            both.begin().await?;
-            for operation in &operations {
-                for step in both.steps(operation) {
-                    both.ask(&step).await?;
-                }
-            }
-            end::compare(&mut both).await
-        };
-        let outcome: Result<(), String> = runtime.block_on(run);
+    let heard = Mutex::new(BTreeMap::new());
+    let sides = Mutex::new((&mut both, &mut ask));
+    let result = runner.run(&sequences, |operations| {
+        let (both, ask) = &mut *sides.lock().unwrap();
+        let outcome = runtime.block_on(async {
+            ask(both, &operations).await?;
+            end::compare(both).await
+        });
         let mut heard = heard.lock().unwrap();
         for word in both.heard.drain(..) {
             *heard.entry(word).or_insert(0u64) += 1;
@@ -215,7 +217,31 @@ fn the_model_and_redis_agree_on_random_sequences() {
     let heard = heard.into_inner().unwrap();
     eprintln!("{cases} sequences, answers heard: {heard:?}");
     if cases >= CASES {
-        let missing: Vec<_> = WORDS.iter().filter(|word| !heard.contains_key(**word)).collect();
+        let missing: Vec<_> = words.iter().filter(|word| !heard.contains_key(**word)).collect();
         assert!(missing.is_empty(), "never heard, so not compared: {missing:?}");
     }
+}
+
+#[test]
+fn the_model_and_redis_agree_on_random_sequences() {
+    run(Mode::Key, plan::sequence(), WORDS, async |both, operations| {
+        both.begin().await?;
+        for operation in operations {
+            for step in both.steps(operation) {
+                both.ask(&step).await?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn the_model_and_redis_agree_where_there_is_no_order() {
+    run(Mode::None, unordered::plan::sequence(), unordered::WORDS, async |both, operations| {
+        both.begin_unordered().await?;
+        for operation in operations {
+            both.ask_unordered(operation).await?;
+        }
+        Ok(())
+    });
 }

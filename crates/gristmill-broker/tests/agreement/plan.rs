@@ -9,6 +9,8 @@ use proptest::prelude::*;
 /// A time that is surely over when the next question is asked, or surely not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Span {
+    /// It is over when it begins.
+    Nothing,
     Moment,
     Hour,
 }
@@ -414,7 +416,7 @@ fn settle() -> impl Strategy<Value = Settle> {
         .prop_map(|(job, turn, wrong_mark, verdict)| Settle { job, turn, wrong_mark, verdict })
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
+pub(crate) fn verdict() -> impl Strategy<Value = Verdict> {
     // Beyond 2^53 neighbours are one number in Lua.
     let version = prop_oneof![3 => Just(0), 1 => Just(1), 1 => Just(9_007_199_254_740_992), 1 => Just(9_007_199_254_740_993), 1 => Just(u64::MAX)
     ];

@@ -39,6 +39,9 @@ impl Beside {
         for (kind, limit) in settings.limits().map_err(|fault| Failure::Usage(fault.to_string()))? {
             registry = registry.limit(&kind, limit);
         }
+        for (kind, limit) in settings.expiries().map_err(|fault| Failure::Usage(fault.to_string()))? {
+            registry = registry.expire(&kind, limit);
+        }
         #[cfg(feature = "postgres")]
         if !registry.has_state::<gristmill_postgres::Database>()
             && let Some(database) = settings.database()?

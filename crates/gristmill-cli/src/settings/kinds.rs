@@ -22,7 +22,8 @@ pub(super) fn own(setting: &str) -> Option<ValueKind> {
 }
 
 /// All of them.
-pub(super) const OWN: [&str; 6] = ["http", "exec", "max_running", "rate", "rate_burst", "rate_per"];
+pub(super) const OWN: [&str; 7] =
+    ["http", "exec", "max_running", "rate", "rate_burst", "rate_per", "expires_ms"];
 /// What has a meaning for one of the two ways only.
 const FOR_HTTP: &[&str] =
     &["http_version", "connect_timeout_ms", "ca_file", "token_file", "secret_file", "status"];
@@ -33,7 +34,7 @@ pub(super) fn parts(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix("kinds.")?.rsplit_once('.').filter(|(name, _)| !name.is_empty())
 }
 
-/// Limits across the fleet are said of any kind, also of one in code.
+/// Limits and expiry are said of any kind, also of one in code.
 fn is_remote((_, setting): &(&str, &str)) -> bool {
     limits::form(setting).is_none()
 }

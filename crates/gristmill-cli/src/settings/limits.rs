@@ -1,16 +1,19 @@
-//! What kinds are limited to across the fleet: `kinds.NAME.max_running`, `kinds.NAME.rate`, `rate_burst`, `rate_per`. For any
-//! kind, whether it is served in code, by HTTP or by a command.
+//! What is said of any kind, whether it is served in code, by HTTP or by a command: to what it is limited across the fleet
+//! (`kinds.NAME.max_running`, `rate`, `rate_burst`, `rate_per`), and when its jobs expire (`kinds.NAME.expires_ms`).
 
 use super::kinds::parts;
 use super::{Fault, Settings, check};
 use config::ValueKind;
 use gristmill_job::{Limit, Rate, RatePer};
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+const EXPIRES: &str = "expires_ms";
 
 /// The form of such a setting.
 pub(super) fn form(setting: &str) -> Option<ValueKind> {
     match setting {
-        "max_running" | "rate_burst" => Some(ValueKind::I64(0)),
+        "max_running" | "rate_burst" | EXPIRES => Some(ValueKind::I64(0)),
         "rate" | "rate_per" => Some(ValueKind::String(String::new())),
         _ => None,
     }
@@ -22,10 +25,27 @@ impl Settings {
     /// # Errors
     /// Values that cannot be, or do not go together.
     pub fn limits(&self) -> Result<Vec<(String, Limit)>, Fault> {
-        let limited = |key: &&String| parts(key).is_some_and(|(_, setting)| form(setting).is_some());
+        let limits = |setting: &str| form(setting).is_some() && setting != EXPIRES;
+        let limited = |key: &&String| parts(key).is_some_and(|(_, setting)| limits(setting));
         let keys = self.of_kinds.keys().filter(limited);
         let names: BTreeSet<&str> = keys.filter_map(|key| parts(key)).map(|(name, _)| name).collect();
         names.into_iter().map(|name| Ok((name.to_owned(), self.limit_of(name)?))).collect()
+    }
+
+    /// The kinds whose jobs expire, and how long after they became ready.
+    ///
+    /// # Errors
+    /// No time at all.
+    pub fn expiries(&self) -> Result<Vec<(String, Duration)>, Fault> {
+        let said = self.of_kinds.iter().filter_map(|(key, value)| {
+            let (name, _) = parts(key).filter(|(_, setting)| *setting == EXPIRES)?;
+            Some((key, name, check::whole(value)?))
+        });
+        said.map(|(key, name, ms)| match ms {
+            0 => Err(self.wrong(key, "1 ms or more".into(), Some("0 ms".into()))),
+            ms => Ok((name.to_owned(), Duration::from_millis(ms))),
+        })
+        .collect()
     }
 
     fn limit_of(&self, name: &str) -> Result<Limit, Fault> {

@@ -33,6 +33,7 @@ impl Settings {
             self.remote().map(drop),
             self.schedules().map(drop),
             self.limits().map(drop).map_err(Into::into),
+            self.expiries().map(drop).map_err(Into::into),
             self.ingest().map(drop),
             self.check_postgres(),
             self.health().map(drop),

@@ -16,6 +16,7 @@
 //! * [`traces`]: what a [`collector`] hears of jobs, whatever becomes of them;
 //! * [`unanswered`]: commands whose answer is lost, said again;
 //! * [`unordered`]: what people see of a queue with ordering none;
+//! * [`windows`]: how long ids are known, queue by queue;
 //! * [`node`]: start, signals, exit codes;
 //! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
@@ -48,3 +49,4 @@ mod schedules;
 mod traces;
 mod unanswered;
 mod unordered;
+mod windows;

@@ -1,10 +1,11 @@
-//! Kinds whose jobs are handled many at a time, and kinds that are limited across the fleet.
+//! Kinds whose jobs are handled many at a time, and what settings say of kinds.
 
 use super::{Registry, RegistryFault, Served, UserCode};
 use crate::batch::{BatchHandler, BatchOptions, Batches, Gatherer};
 use crate::extract::Needs;
 use gristmill_job::Limit;
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Registry {
     /// Serves `kind` with a handler of many jobs at a time: as many as `options` say, one answer for each.
@@ -57,6 +58,23 @@ impl Registry {
                 Some(fault) => inner.faults.push(RegistryFault::Options { kind, fault }),
                 None => drop(inner.limits.insert(kind, limit)),
             }
+        }
+        self
+    }
+
+    /// Jobs of this kind that say nothing themselves expire so long after they became ready: what is said here, by settings,
+    /// wins over its options in code. A kind that is not served here is passed over.
+    #[must_use]
+    pub fn expire(mut self, kind: &str, limit: Duration) -> Self {
+        let inner = Arc::make_mut(&mut self.0);
+        if let Some((&kind, _)) = inner.served.get_key_value(kind)
+            && let Some(served) = inner.served.get_mut(kind)
+        {
+            let options = served.options.as_deref().cloned().unwrap_or_default().expires_in(limit);
+            if let Some(fault) = options.fault() {
+                inner.faults.push(RegistryFault::Options { kind, fault });
+            }
+            served.options = Some(Arc::new(options));
         }
         self
     }

@@ -191,7 +191,7 @@ impl Executor {
         let own = self.registry.expires_in(&entry.envelope, self.max_envelope_bytes);
         let Some(limit) = own.or(partition.expires_in) else { return false };
         // Known from the acquire on.
-        partition.redis_now(now).is_some_and(|redis| UnixMillis(entry.place.ms).age_at(redis) > limit)
+        partition.redis_now(now).is_some_and(|redis| UnixMillis(entry.place.ms).age_at(redis) >= limit)
     }
 
     /// Whether a run of this job is stopped only where nothing else helps: it may not simply be repeated.

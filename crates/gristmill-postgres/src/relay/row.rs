@@ -20,6 +20,8 @@ pub(crate) struct Row {
     /// Unix ms.
     pub(crate) due_at: Option<i64>,
     pub(crate) delay_ms: Option<i64>,
+    /// From when it is ready; what is over is less than 1.
+    pub(crate) expires_in_ms: Option<i64>,
 }
 
 pub(crate) type Columns = (
@@ -34,12 +36,39 @@ pub(crate) type Columns = (
     Option<i32>,
     Option<i64>,
     Option<i64>,
+    Option<i64>,
 );
 
 impl From<Columns> for Row {
     fn from(columns: Columns) -> Self {
-        let (seq, id, kind, key, version, json, msgpack, headers, max_attempts, due_at, delay_ms) = columns;
-        Self { seq, id, kind, key, version, json, msgpack, headers, max_attempts, due_at, delay_ms }
+        let (
+            seq,
+            id,
+            kind,
+            key,
+            version,
+            json,
+            msgpack,
+            headers,
+            max_attempts,
+            due_at,
+            delay_ms,
+            expires_in_ms,
+        ) = columns;
+        Self {
+            seq,
+            id,
+            kind,
+            key,
+            version,
+            json,
+            msgpack,
+            headers,
+            max_attempts,
+            due_at,
+            delay_ms,
+            expires_in_ms,
+        }
     }
 }
 
@@ -66,6 +95,8 @@ impl Row {
             None => None,
             Some(attempts) => Some(u32::try_from(attempts).map_err(|_| "attempts are 1 or more".to_owned())?),
         };
+        // Of what is over, nothing is left; it is enqueued all the same, so that it ends where others do, and is counted.
+        job.limits.expires_in_ms = self.expires_in_ms.map(|limit| u64::try_from(limit).unwrap_or(0));
         job.due = match (self.due_at, self.delay_ms) {
             // Before 1970 is over, too.
             (Some(at), _) => Due::At(UnixMillis(u64::try_from(at).unwrap_or(0))),
@@ -113,6 +144,7 @@ mod tests {
             max_attempts: Some(3),
             due_at: None,
             delay_ms: None,
+            expires_in_ms: None,
         }
     }
 
@@ -134,6 +166,12 @@ mod tests {
         assert_eq!(due(Some(-5), None), Ok(Due::At(UnixMillis(0))), "over");
         assert_eq!(due(None, Some(1500)), Ok(Due::In(Duration::from_millis(1500))));
         assert!(due(None, Some(-1)).is_err());
+    }
+
+    #[test]
+    fn a_row_says_when_its_job_expires() {
+        let limit = |expires_in_ms| Row { expires_in_ms, ..row() }.job().unwrap().limits.expires_in_ms;
+        assert_eq!([limit(None), limit(Some(1500)), limit(Some(-5))], [None, Some(1500), Some(0)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test; clippy excuses test functions only")]
 
+mod expiring;
 mod later;
 
 use gristmill_broker::{Broker, QueueDefinition, RedisConfig};
