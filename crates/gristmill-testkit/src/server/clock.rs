@@ -39,7 +39,8 @@ impl ServerOptions {
 }
 
 impl Server {
-    /// Sets the server's clock: so many seconds ahead of the machine's, or behind it. It holds over restarts.
+    /// Sets the server's clock: so many seconds ahead of the machine's, or behind it. It holds over restarts. Valkey may take a
+    /// millisecond to see it.
     ///
     /// # Errors
     /// [`Error::BadOption`] where it was started without [`ServerOptions::settable_clock`], [`Error::Io`].
