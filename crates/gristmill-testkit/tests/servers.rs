@@ -261,11 +261,6 @@ fn everything_dies_with_a_parent_that_is_killed() {
     eventually(SOON, "the orphan's directory to be removed", || (!dir.exists()).then_some(()));
 }
 
-/// The time by the server's clock, in seconds.
-fn time(server: &Server) -> i64 {
-    server.command(&["TIME"]).unwrap().as_array().unwrap()[0].as_str().unwrap().parse().unwrap()
-}
-
 #[test]
 fn its_clock_is_set_while_it_runs_and_stays_set_over_a_restart() {
     if let Err(missing) = ServerOptions::find_faketime() {
@@ -275,6 +270,10 @@ fn its_clock_is_set_while_it_runs_and_stays_set_over_a_restart() {
     }
     for flavor in Flavor::available() {
         let machine = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+        let time = |server: &Server| {
+            let time = server.command(&["TIME"]).unwrap();
+            time.as_array().unwrap()[0].as_str().unwrap().parse::<i64>().unwrap()
+        };
         // Valkey looks at its clock about once a millisecond.
         let wait_ahead = |server: &Server, wanted: i64| {
             eventually(SOON, &format!("{flavor} to be {wanted} s ahead"), || {
