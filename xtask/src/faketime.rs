@@ -20,7 +20,9 @@ const LIBRARY: &str = "libfaketimeMT.so.1";
 pub(crate) fn fetch() -> Result<PathBuf, Failure> {
     let folder = ground::target().join("tools");
     let home = folder.join(LIBRARY);
-    if let Some(library) = below(Path::new("/usr/lib")).into_iter().chain([home.clone()]).find(works) {
+    if let Some(library) =
+        below(Path::new("/usr/lib")).into_iter().chain([home.clone()]).find(|library| works(library))
+    {
         return Ok(library);
     }
     wheel::on_workbench(&folder, PACKAGE, |workbench| {
@@ -28,7 +30,7 @@ pub(crate) fn fetch() -> Result<PathBuf, Failure> {
             debian::download(PACKAGE, "it is needed to test what a clock that jumps does", workbench)?;
         let mut unpack = Command::new("dpkg-deb");
         child::pass_through(unpack.arg("--extract").arg(archive).arg(workbench).stdin(Stdio::null()))?;
-        let library = below(&workbench.join("usr/lib")).filter(works).ok_or_else(|| {
+        let library = below(&workbench.join("usr/lib")).filter(|library| works(library)).ok_or_else(|| {
             Failure::missing(format!(
                 "the package `{PACKAGE}` holds no {LIBRARY} that sets a program's clock; set {VARIABLE} to the path of one"
             ))
@@ -45,7 +47,7 @@ fn below(libraries: &Path) -> Option<PathBuf> {
 }
 
 /// Whether a program that is started with it believes what it is told.
-fn works(library: &PathBuf) -> bool {
+fn works(library: &Path) -> bool {
     let preload = format!("LD_PRELOAD={}", library.display());
     let says = child::answer("env", &[&preload, "FAKETIME=@2001-06-15 12:00:00", "date", "+%Y"]);
     library.is_file() && says.as_deref() == Some("2001")
@@ -57,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_changes_no_clock_does_not_work() {
-        assert!(!works(&PathBuf::from("/no/such/library.so.1")));
+        assert!(!works(Path::new("/no/such/library.so.1")));
         // A library like any other, which changes nothing.
         let folders = fs::read_dir("/lib").into_iter().flatten().flatten().map(|entry| entry.path());
         if let Some(other) = folders.map(|folder| folder.join("libm.so.6")).find(|path| path.is_file()) {
