@@ -1,5 +1,5 @@
 -- reclaim: one slice of looking for claims whose visibility timeout is over, in a queue with ordering none, and taking them.
--- KEYS 1 meta (hash)  2 stream (stream)  3 state (hash)  4 outbox (stream)
+-- KEYS 1 meta (hash)  2 stream (stream)  3 state (hash)  4 outbox (stream)  5 the open gate (stream)
 -- ARGV 1 consumer  2 visibility timeout (ms)  3 cursor (place to go on from)  4 most jobs: as many as the caller has
 --      permits; 0: only to look
 -- Reply {'ok', next cursor ('0-0': the end), {{place, fields, holder before, state or ''} ...}, now (ms), claims of the slice that
@@ -68,6 +68,7 @@ if count == 0 and next_cursor == '0-0' then
     end
     if name ~= me and pending == 0 and idle > timeout + 60000 then
       redis.call('XGROUP', 'DELCONSUMER', KEYS[2], 'workers', name)
+      redis.pcall('XGROUP', 'DELCONSUMER', KEYS[5], 'workers', name) -- It may be gone.
     end
   end
 end

@@ -1,7 +1,7 @@
 //! grab, extend, reclaim: as the scripts of these names, of queues with ordering none.
 
 use super::claim::entry;
-use super::partition::Partition;
+use super::partition::{Job, Partition};
 use super::recover::found_marked;
 use super::stream::{Over, TakenOver};
 use crate::extend::Extended;
@@ -16,6 +16,8 @@ use std::time::Duration;
 
 /// Claims that a slice which only looks reads.
 const LOOKED_AT: usize = 1000;
+/// The gate of what reads without a lease.
+const OPEN: &str = "open";
 
 impl Partition {
     /// The word of another ordering, or the empty one where there is no queue.
@@ -30,6 +32,7 @@ impl Partition {
         if let Some(mode) = self.differs() {
             return Grabbed::Differs(mode);
         }
+        self.gates.insert(OPEN.into());
         let consumer = Fence::unordered(incarnation).consumer();
         let back: Vec<Place> = self.held_by(HANDED_BACK).take(count).collect();
         let mut taken = Vec::with_capacity(count);
@@ -40,6 +43,19 @@ impl Partition {
             taken.extend(self.stream.read_new(now_ms, &consumer, count - taken.len()));
         }
         let delivered = (taken.len() < count).then(|| self.stream.delivered());
+        self.grabbed(now_ms, taken, delivered)
+    }
+
+    pub(super) fn grab_new(&mut self, now_ms: u64, incarnation: &Incarnation, count: usize) -> Grabbed {
+        if !self.gates.contains(OPEN) {
+            return self.grab(now_ms, incarnation, count);
+        }
+        let consumer = Fence::unordered(incarnation).consumer();
+        let taken = self.stream.read_new(now_ms, &consumer, count).into_iter().collect();
+        self.grabbed(now_ms, taken, None)
+    }
+
+    fn grabbed(&self, now_ms: u64, taken: Vec<(Place, Job)>, delivered: Option<Place>) -> Grabbed {
         let claimed = |(place, job)| entry(place, job, self.state_of(now_ms, place), false);
         Grabbed::Jobs {
             entries: taken.into_iter().map(claimed).collect(),

@@ -21,7 +21,7 @@
 //! * `purge`: what a person purges, and what becomes of its owner.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
-//! * `unordered`: queues with ordering none.
+//! * `unordered`: queues with ordering none. `grab_new`: what is new there.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
@@ -34,6 +34,7 @@ mod damage;
 mod dead;
 mod delayed;
 mod fixture;
+mod grab_new;
 mod late;
 mod limits;
 mod look;
