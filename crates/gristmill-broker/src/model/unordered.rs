@@ -98,6 +98,9 @@ impl Partition {
         let pending = self.stream.pending().range(cursor..).take(slice);
         let rows: Vec<(Place, Option<u64>)> =
             pending.map(|(place, claim)| (*place, claim.idle_ms(now_ms).checked_sub(timeout_ms))).collect();
+        if timeout_ms > 0 {
+            self.stream.bring_near(now_ms, rows.iter().map(|(place, _)| *place));
+        }
         let full = rows.last().filter(|_| rows.len() == slice);
         let mut next = full.map_or(Place::ZERO, |(last, _)| last.next());
         let (mut entries, mut settled) = (Vec::new(), Vec::new());
