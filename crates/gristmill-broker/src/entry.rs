@@ -24,6 +24,9 @@ pub struct Entry {
     pub recovered: bool,
     /// Whether it came back from the dead and lies beside the stream.
     pub returned: bool,
+    /// How often it had been claimed at this place, this claim included, where `grab` or `reclaim` told: which of its claims this
+    /// is. 0 elsewhere.
+    pub claim: u64,
 }
 
 /// Reads `[place, [field, value, ...]]`. `None` for an entry that was deleted meanwhile.
@@ -60,6 +63,7 @@ pub(crate) fn read(place: Value, fields: Value) -> Result<Option<Entry>, CallErr
         state: JobState::default(),
         recovered: false,
         returned: false,
+        claim: 0,
     }))
 }
 

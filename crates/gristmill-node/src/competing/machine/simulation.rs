@@ -54,8 +54,8 @@ struct World {
     store: Store,
     nodes: Vec<Node>,
     late: Vec<(String, Request)>,
-    /// Claims that ended by a request of an earlier claim of the same node, which executed late: its node cannot know. Such a
-    /// job may run twice; its result is written once.
+    /// Claims that ended by a settle of an earlier claim of the same node, which executed late: its node cannot know. Such a job
+    /// may run twice; its result is written once. A hand back names its claim, and ends no other.
     ended_late: HashSet<Place>,
     lives: u64,
     faults: bool,
@@ -246,6 +246,7 @@ fn mistakes_of_the_store_are_found() {
         Mistake::ExtendSteals,
         Mistake::PromotesTwice,
         Mistake::GrabsMore,
+        Mistake::HandsBackNewer,
     ] {
         assert!(simulate(mistake, 20_000).is_err(), "{mistake:?} was not found");
     }

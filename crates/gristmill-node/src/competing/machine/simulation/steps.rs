@@ -182,7 +182,6 @@ impl World {
     fn execute_late(&mut self, me: &str, request: &Request) {
         let places: Vec<Place> = match request {
             Request::Send(_, call) => match &**call {
-                Call::HandBack { places, .. } => places.clone(),
                 Call::Settle(jobs) => jobs.iter().map(|job| job.place).collect(),
                 _ => Vec::new(),
             },
