@@ -231,7 +231,8 @@ pub(crate) async fn command(settings: &Settings, arguments: &CancelArguments) ->
     let act = Act::new("cancel", filter, reason);
     let asked = target.asked(Said::new(act.who(), reason));
     act.begin(&connection).await?;
-    let done = connection.cancel(&queue.partition(target.partition), settings.seen_window_ms(), &asked).await;
+    let window_ms = settings.seen_window_ms(&queue.name);
+    let done = connection.cancel(&queue.partition(target.partition), window_ms, &asked).await;
     let count = u64::from(matches!(done, Ok(Cancelled::Cancelled | Cancelled::Asked)));
     act.end(&connection, count, done.is_ok()).await;
     match done? {

@@ -157,7 +157,7 @@ async fn letters(
                 continue;
             }
             let keys = queue.partition(partition);
-            let answers = connection.discard(&keys, settings.seen_window_ms(), &letters).await?;
+            let answers = connection.discard(&keys, settings.seen_window_ms(&queue.name), &letters).await?;
             let gone = answers.iter().filter(|answer| **answer == Discarded::Discarded);
             counts.letters += gone.count() as u64;
         }

@@ -293,12 +293,6 @@ impl Settings {
         }
     }
 
-    /// How long a producer's mark stays after the verdict, in ms.
-    #[must_use]
-    pub(crate) fn seen_window_ms(&self) -> u64 {
-        self.seen.window_ms
-    }
-
     pub(crate) fn node_name(&self) -> String {
         if !self.node.name.is_empty() {
             return self.node.name.clone();

@@ -65,6 +65,8 @@ pub struct QueueConfig {
     /// How long after it became ready a job may start that says nothing of that, nor its kind; then it ends unrun, as `expired`.
     /// `None`: as long as it takes.
     pub expires_in: Option<Duration>,
+    /// How long a producer's id absorbs its repeats after the job's verdict; `None`: as [`NodeConfig::seen_window`] says.
+    pub seen_window: Option<Duration>,
 }
 
 impl QueueConfig {
@@ -85,6 +87,7 @@ impl QueueConfig {
             dead_max_age: None,
             length_limit: 0,
             expires_in: None,
+            seen_window: None,
         }
     }
 

@@ -25,13 +25,13 @@ const EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Kept {
     pub(crate) queue: QueueDefinition,
     pub(crate) max_age: Duration,
+    pub(crate) seen_window: Duration,
     pub(crate) partitions: Vec<Arc<Shared>>,
 }
 
 pub(crate) struct Keeper {
     pub(crate) link: Link,
     pub(crate) incarnation: Incarnation,
-    pub(crate) seen_window: Duration,
     pub(crate) counters: Arc<Counters>,
     pub(crate) telemetry: Telemetry,
     pub(crate) queues: Vec<Kept>,
@@ -87,32 +87,27 @@ impl Keeper {
             }
             // Before anything is done: what cannot be noted is not done.
             act.begin(connection).await?;
-            let gone = self.discard(connection, &kept.queue, found).await?;
+            let gone = discard(connection, kept, found).await?;
             act.entry.count += gone;
             self.counters.expired_letters(gone);
         }
     }
+}
 
-    /// How many of them were there.
-    async fn discard(
-        &self,
-        connection: &Connection,
-        queue: &QueueDefinition,
-        found: Vec<DeadFound>,
-    ) -> Result<u64, CallError> {
-        let window_ms = u64::try_from(self.seen_window.as_millis()).unwrap_or(u64::MAX);
-        let mut batches: BTreeMap<u16, Vec<Discard>> = BTreeMap::new();
-        for DeadFound { position, letter, .. } in found {
-            let job = letter.ok().map(Whose::of);
-            batches.entry(position.partition).or_default().push(Discard { letter: position.id, job });
-        }
-        let mut gone = 0;
-        for (partition, batch) in batches {
-            let answers = connection.discard(&queue.partition(partition), window_ms, &batch).await?;
-            gone += answers.iter().filter(|answer| **answer == Discarded::Discarded).count() as u64;
-        }
-        Ok(gone)
+/// How many of them were there.
+async fn discard(connection: &Connection, kept: &Kept, found: Vec<DeadFound>) -> Result<u64, CallError> {
+    let window_ms = u64::try_from(kept.seen_window.as_millis()).unwrap_or(u64::MAX);
+    let mut batches: BTreeMap<u16, Vec<Discard>> = BTreeMap::new();
+    for DeadFound { position, letter, .. } in found {
+        let job = letter.ok().map(Whose::of);
+        batches.entry(position.partition).or_default().push(Discard { letter: position.id, job });
     }
+    let mut gone = 0;
+    for (partition, batch) in batches {
+        let answers = connection.discard(&kept.queue.partition(partition), window_ms, &batch).await?;
+        gone += answers.iter().filter(|answer| **answer == Discarded::Discarded).count() as u64;
+    }
+    Ok(gone)
 }
 
 /// One look's entry in the audit log; none where there was nothing to do.

@@ -31,9 +31,13 @@ impl Scene {
             telemetry: Default::default(),
             link: Link::start(redis, "commands"),
             incarnation: Incarnation::of("n", 1),
-            seen_window: Duration::from_secs(60),
             counters: Arc::default(),
-            queues: vec![Kept { queue, max_age: Duration::from_millis(HOUR_MS), partitions }],
+            queues: vec![Kept {
+                queue,
+                max_age: Duration::from_millis(HOUR_MS),
+                seen_window: Duration::from_secs(60),
+                partitions,
+            }],
         };
         Self { server, connection, keeper }
     }

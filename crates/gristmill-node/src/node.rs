@@ -178,7 +178,6 @@ impl Node {
             counters: counters.clone(),
             telemetry: telemetry.clone(),
             lease_ttl: config.lease_ttl,
-            seen_window: config.seen_window,
             manager: std::sync::Mutex::default(),
         });
         let arguments = supervisor::Arguments {

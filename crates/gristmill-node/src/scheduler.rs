@@ -18,15 +18,17 @@ use crate::partition::surroundings::Surroundings;
 use clock::RedisClock;
 use gristmill_broker::call::{MAX_BYTES_PER_CALL, MAX_JOBS_PER_CALL};
 use gristmill_broker::schedule::define::{Define, DefineAnswer, Defined};
-use gristmill_broker::schedule::fire::FireAnswer;
+use gristmill_broker::schedule::fire::{Fire, FireAnswer, Fired};
 use gristmill_broker::{CallError, PartitionKeys, QueueDefinition};
-use gristmill_job::{JobLimits, partition_of};
+use gristmill_job::{EncodeError, JobLimits, UnixMillis, partition_of};
 use gristmill_schedule::Schedule;
+use gristmill_telemetry::trace::Traces;
+use gristmill_telemetry::trace::sending::Sending;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
-use ticker::{Ask, Now, Ticker};
+use ticker::{Ask, News, Now, Ticker};
 use tokio::task::AbortHandle;
 
 /// Calls of fire that are on their way at a time.
@@ -66,6 +68,30 @@ struct Seat {
     queue: QueueDefinition,
     partition: u16,
     keys: Arc<PartitionKeys>,
+    /// The span of the call that is on its way, whose context its job carries.
+    sending: Option<Sending>,
+}
+
+impl Seat {
+    fn fire(&mut self, traces: Option<&Traces>) -> Result<Fire, EncodeError> {
+        let (queue, sending) = (&self.queue.name, &mut self.sending);
+        self.ticker.fire(UnixMillis::from_system(SystemTime::now()), |schedule, slot, job| {
+            let sent = traces.and_then(|it| it.send(queue, job.kind.as_str(), &mut job.headers, None));
+            *sending = sent.map(|sent| sent.of_slot(schedule.name().as_str(), slot.0));
+        })
+    }
+
+    /// Of the nodes that fire a slot one enqueues its job, and with it the context of its span. The others' are of nothing.
+    fn fired(&mut self, now: Now, redis: UnixMillis, fired: Fired, traces: Option<&Traces>) -> News {
+        let place = if let Fired::At(place) = &fired { Some(*place) } else { None };
+        let news = self.ticker.fired(now, redis, fired);
+        let sending = self.sending.take();
+        if let (News::Fired { slot, .. }, Some(sending), Some(traces)) = (&news, sending, traces) {
+            let id = self.ticker.schedule().job_id(*slot);
+            traces.sent(sending, Ok((id.to_string(), place)));
+        }
+        news
+    }
 }
 
 pub(crate) struct State {
@@ -94,6 +120,7 @@ impl Actor for Scheduler {
             keys: Arc::new(queue.partition(partition_of(schedule.key().as_bytes(), queue.partitions))),
             ticker: Ticker::new(schedule, around.incarnation.as_str(), limits),
             queue,
+            sending: None,
         };
         let seats = schedules.into_iter().map(seat).collect();
         let _ = myself.cast(Message::Wake);
@@ -174,7 +201,7 @@ impl State {
         let now = self.now(heard);
         let Some(seat) = self.seats.get_mut(who) else { return };
         let news = match fired {
-            Some((redis, fired)) => seat.ticker.fired(now, redis, fired),
+            Some((redis, fired)) => seat.fired(now, redis, fired, self.around.telemetry.traces()),
             None => seat.ticker.failed(now, &failed),
         };
         told::tell(&self.around.telemetry, &seat.ticker, news);
@@ -204,29 +231,26 @@ impl State {
                     self.first = index;
                     break;
                 }
-                Ask::Fire => {
-                    let label = gristmill_job::UnixMillis::from_system(SystemTime::now());
-                    match (seat.ticker.fire(label), &connection) {
-                        (Ok(fire), Some(connection)) => {
-                            self.fires += 1;
-                            let (connection, keys) = (connection.clone(), seat.keys.clone());
-                            let partitions = seat.queue.partitions;
-                            let myself = myself.clone();
-                            tokio::spawn(async move {
-                                let sent = Instant::now();
-                                let answer = connection.fire(&keys, partitions, &fire).await;
-                                let heard = Instant::now();
-                                let _ = myself.cast(Message::Fired { who: index, sent, heard, answer });
-                            });
-                        }
-                        (Err(error), _) => {
-                            let news = seat.ticker.failed(now, &error.to_string());
-                            told::tell(&self.around.telemetry, &seat.ticker, news);
-                            wake = wake.min(instant + NO_CONNECTION_REST);
-                        }
-                        (Ok(_), None) => {}
+                Ask::Fire => match (seat.fire(self.around.telemetry.traces()), &connection) {
+                    (Ok(fire), Some(connection)) => {
+                        self.fires += 1;
+                        let (connection, keys) = (connection.clone(), seat.keys.clone());
+                        let partitions = seat.queue.partitions;
+                        let myself = myself.clone();
+                        tokio::spawn(async move {
+                            let sent = Instant::now();
+                            let answer = connection.fire(&keys, partitions, &fire).await;
+                            let heard = Instant::now();
+                            let _ = myself.cast(Message::Fired { who: index, sent, heard, answer });
+                        });
                     }
-                }
+                    (Err(error), _) => {
+                        let news = seat.ticker.failed(now, &error.to_string());
+                        told::tell(&self.around.telemetry, &seat.ticker, news);
+                        wake = wake.min(instant + NO_CONNECTION_REST);
+                    }
+                    (Ok(_), None) => {}
+                },
             }
         }
         if let Some(connection) = connection {

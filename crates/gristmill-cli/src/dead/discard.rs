@@ -40,7 +40,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &DiscardArguments) -
     let mut work = Discarding {
         connection: &connection,
         queues: &queues,
-        seen_window_ms: settings.seen_window_ms(),
+        settings,
         dry_run: choice.dry_run,
         count: 0,
         unmarked: 0,
@@ -53,7 +53,7 @@ pub(crate) async fn command(settings: &Settings, arguments: &DiscardArguments) -
 struct Discarding<'a> {
     connection: &'a Connection,
     queues: &'a [QueueDefinition],
-    seen_window_ms: u64,
+    settings: &'a Settings,
     dry_run: bool,
     count: u64,
     /// Discarded without knowing whose they were.
@@ -75,7 +75,7 @@ impl Work for Discarding<'_> {
         for ((name, partition), batch) in batches {
             let Some(queue) = self.queues.iter().find(|queue| queue.name == name) else { continue };
             let keys = queue.partition(partition);
-            let answers = self.connection.discard(&keys, self.seen_window_ms, &batch).await?;
+            let answers = self.connection.discard(&keys, self.settings.seen_window_ms(&name), &batch).await?;
             for (answer, letter) in answers.iter().zip(&batch) {
                 if *answer == Discarded::Discarded {
                     gone += 1;

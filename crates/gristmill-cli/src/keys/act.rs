@@ -265,7 +265,8 @@ pub(crate) async fn skip(settings: &Settings, arguments: &ActArguments) -> Resul
     act.begin(&connection).await?;
     let asked_before = lane.waits.as_ref().is_some_and(|(_, line)| line.request == Some(Request::Skip));
     let skip = Skip { key: lane.key.clone(), waits_for };
-    let done = connection.skip(&lane.keys, settings.seen_window_ms(), &skip).await;
+    let window_ms = settings.seen_window_ms(&lane.queue.name);
+    let done = connection.skip(&lane.keys, window_ms, &skip).await;
     let count = u64::from(matches!(done, Ok(Skipped::Discarded { .. } | Skipped::Asked)));
     act.end(&connection, count, done.is_ok()).await;
     let told = match done? {

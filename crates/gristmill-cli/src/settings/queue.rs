@@ -24,7 +24,8 @@ pub(super) struct QueueSection {
     pub(super) length_limit: u64,
 }
 
-/// `queue.SETTING` for `queue.NAME.SETTING`, and `retry.SETTING` for `queue.NAME.retry_SETTING`, where a name may hold dots.
+/// `queue.SETTING` for `queue.NAME.SETTING`, and `retry.SETTING` for `queue.NAME.retry_SETTING`, `seen.window_ms` for
+/// `queue.NAME.seen_window_ms`, where a name may hold dots.
 pub(super) fn general(key: &str) -> Option<String> {
     let (name, setting) = key.strip_prefix("queue.")?.rsplit_once('.')?;
     (!name.is_empty()).then(|| everywhere(setting))
@@ -32,9 +33,9 @@ pub(super) fn general(key: &str) -> Option<String> {
 
 /// The key under which a queue's setting is said for all.
 fn everywhere(setting: &str) -> String {
-    match setting.strip_prefix("retry_") {
-        Some(retry) => format!("retry.{retry}"),
-        None => format!("queue.{setting}"),
+    match setting.split_once('_') {
+        Some((section @ ("retry" | "seen"), rest)) => format!("{section}.{rest}"),
+        _ => format!("queue.{setting}"),
     }
 }
 
@@ -83,6 +84,8 @@ impl Settings {
         config.length_limit = limit;
         let (_, expires_ms) = self.number(&name, "expires_ms", *expires_ms);
         config.expires_in = (expires_ms > 0).then(|| Duration::from_millis(expires_ms));
+        let seen_ms = self.seen_window_ms(&config.name);
+        config.seen_window = (seen_ms != self.seen.window_ms).then(|| Duration::from_millis(seen_ms));
         let (key, word) = self.word(&name, "after_dead_letter", after_dead_letter);
         config.after_dead_letter =
             AfterDeadLetter::parse(word).ok_or_else(|| self.wrong(&key, "continue or hold".into(), None))?;
@@ -93,6 +96,11 @@ impl Settings {
         config.retry = self.retry(&name)?;
         config.retry_budget = self.retry_budget(&name)?;
         Ok(config)
+    }
+
+    /// How long an id of this queue absorbs its repeats after the job's verdict.
+    pub(crate) fn seen_window_ms(&self, queue: &QueueName) -> u64 {
+        self.number(queue.as_str(), "seen_window_ms", self.seen.window_ms).1
     }
 
     /// How long a claim of this queue stands unless its node says so again, where its ordering is none.

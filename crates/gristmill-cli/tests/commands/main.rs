@@ -15,6 +15,7 @@
 //! * [`health`], [`monitor`]: what processes answer about themselves and about queues; [`asked`] is how they are asked;
 //! * [`traces`]: what a [`collector`] hears of jobs, whatever becomes of them;
 //! * [`unordered`]: what people see of a queue with ordering none;
+//! * [`windows`]: how long ids are known, queue by queue;
 //! * [`node`]: start, signals, exit codes;
 //! * [`others`]: kinds that others serve, from settings alone, in Python;
 //! * [`dev`]: a private server that leaves nothing behind.
@@ -46,3 +47,4 @@ mod schedules;
 #[cfg(feature = "otlp")]
 mod traces;
 mod unordered;
+mod windows;

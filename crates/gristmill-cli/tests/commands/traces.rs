@@ -225,6 +225,44 @@ fn errors_are_kept_where_a_share_of_nothing_is_kept_and_done_jobs_are_not() {
     assert_eq!(names, ["refuse-b"]);
 }
 
+/// Two nodes fire, one of them for each slot; what it tells is of the job that is there.
+#[test]
+fn a_slot_of_a_schedule_is_a_span_to_which_its_attempts_link() {
+    let world = World::new();
+    let set = "[schedules.often]\nqueue = \"q\"\nkind = \"quick\"\nevery = \"1s\"\n";
+    let file = world.fixture.file("schedules.toml", set.as_bytes());
+    let nodes = ["a", "b"].map(|name| world.node(&format!("--name {name} --config {}", file.display())));
+    let of = |name: &str| {
+        let spans = world.collector.spans().into_iter().filter(|span| span.name == name);
+        spans
+            .map(|span| (text(&span, "messaging.message.id"), span))
+            .collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let both = eventually(SOON, "three slots", || {
+        let (sent, ran) = (of("send q"), of("process q"));
+        let both: Vec<_> =
+            ran.into_iter().filter_map(|(id, span)| Some((sent.get(&id)?.clone(), span))).collect();
+        (both.len() >= 3).then_some(both)
+    });
+    for (sent, ran) in &both {
+        assert_eq!(linked(ran, "creation"), Some(context(sent)));
+        assert_ne!(ran.trace_id, sent.trace_id);
+        assert_eq!((sent.kind(), sent.parent_span_id.len()), (SpanKind::Producer, 0));
+        let (slot, id) = (text(sent, "gristmill.schedule.slot_ms"), text(sent, "messaging.message.id"));
+        assert_eq!(slot.parse::<u64>().unwrap() % 1000, 0);
+        assert_eq!(
+            (text(sent, "gristmill.schedule.name").as_str(), text(ran, "gristmill.job.version")),
+            ("often", slot)
+        );
+        assert!(id.starts_with("often@"), "{id}");
+        assert_eq!(text(sent, "gristmill.job.place"), text(ran, "gristmill.job.place"));
+        assert_eq!(text(sent, "gristmill.job.kind"), "quick");
+    }
+    let sent = world.collector.spans().into_iter().filter(|span| span.name == "send q").count();
+    assert_eq!(sent, of("send q").len(), "one span for each slot");
+    nodes.into_iter().for_each(drain);
+}
+
 /// A collector that is away costs counted drops, and neither time nor jobs.
 #[test]
 fn nobody_waits_for_a_collector_that_is_away() {

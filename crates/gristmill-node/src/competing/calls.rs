@@ -103,9 +103,7 @@ impl Caller {
             let answered = match caller.connection() {
                 Ok(connection) => {
                     let fence = Fence::unordered(&caller.around.incarnation);
-                    let window = caller.around.seen_window.as_millis();
-                    let window = u64::try_from(window).unwrap_or(u64::MAX);
-                    let guard = Guard::unordered(&caller.shared.keys, &fence, window);
+                    let guard = Guard::unordered(&caller.shared.keys, &fence, caller.shared.seen_window_ms);
                     connection.call(&call, guard).await
                 }
                 Err(error) => Err(error),

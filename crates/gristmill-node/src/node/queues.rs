@@ -83,12 +83,12 @@ pub(super) fn keeper(
 ) -> Keeper {
     let kept = |(queue, served): (&QueueConfig, &Served)| {
         let (definition, partitions) = (served.definition.clone(), served.partitions.clone());
-        queue.dead_max_age.map(|max_age| Kept { queue: definition, max_age, partitions })
+        let seen_window = queue.seen_window.unwrap_or(config.seen_window);
+        queue.dead_max_age.map(|max_age| Kept { queue: definition, max_age, seen_window, partitions })
     };
     Keeper {
         link: link.clone(),
         incarnation: incarnation.clone(),
-        seen_window: config.seen_window,
         counters: counters.clone(),
         telemetry: config.telemetry.clone(),
         queues: config.queues.iter().zip(served).filter_map(kept).collect(),
@@ -122,6 +122,7 @@ pub(super) fn serve(
         partitions: (0..definition.partitions)
             .map(|p| Shared::new(definition.name.clone(), p, definition.partition(p)))
             .map(|shared| shared.expiring(queue.expires_in).limited_to(queue.length_limit))
+            .map(|shared| shared.remembering(queue.seen_window.unwrap_or(config.seen_window)))
             .map(|shared| shared.sharing(Share { queue: at, weight: queue.weight }))
             .map(|shared| match definition.mode {
                 Mode::Key => shared,

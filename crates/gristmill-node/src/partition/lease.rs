@@ -87,7 +87,6 @@ impl State {
         if let Some((fence, connection, sent)) = self.granted.take() {
             self.shared.answered.store(0, std::sync::atomic::Ordering::SeqCst);
             self.around.heartbeat.hold(&self.shared, fence.clone(), sent);
-            let window = u64::try_from(self.around.seen_window.as_millis()).unwrap_or(u64::MAX);
             let unheard = self.unheard.min(MOST_PATIENCE);
             self.held_since = Instant::now();
             self.line = Some(Line::start(
@@ -95,7 +94,7 @@ impl State {
                 self.around.line_of(self.shared.partition).clone(),
                 fence,
                 self.shared.clone(),
-                window,
+                self.shared.seen_window_ms,
                 self.around.telemetry.clone(),
             ));
             self.report(Look::Mine);

@@ -56,7 +56,6 @@ impl Stage {
             counters,
             telemetry: Telemetry::default(),
             lease_ttl: Duration::from_secs(5),
-            seen_window: Duration::from_secs(60),
             manager: Mutex::default(),
         };
         Self { around: Arc::new(around), shared, definition }

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) length_limit: u64,
     /// How long after it became ready a job may start that says nothing of that, nor its kind.
     pub(crate) expires_in: Option<Duration>,
+    /// How long ids absorb their repeats after the verdict.
+    pub(crate) seen_window_ms: u64,
     /// Which of the node's queues it belongs to, and that one's weight at the slots.
     pub(crate) share: Share,
     /// Runs that wait for a worker. Locked after the run queue's line, never before.
@@ -80,6 +82,7 @@ impl Shared {
             keys: Arc::new(keys),
             length_limit: 0,
             expires_in: None,
+            seen_window_ms: 60_000,
             share: Share::default(),
             queued: Mutex::default(),
             asked: Mutex::default(),
@@ -111,6 +114,11 @@ impl Shared {
     /// With another longest time from ready to start.
     pub(crate) fn expiring(self, expires_in: Option<Duration>) -> Self {
         Self { expires_in, ..self }
+    }
+
+    /// With ids that absorb their repeats for so long.
+    pub(crate) fn remembering(self, seen_window: Duration) -> Self {
+        Self { seen_window_ms: u64::try_from(seen_window.as_millis()).unwrap_or(u64::MAX), ..self }
     }
 
     /// With a limit of jobs.

@@ -28,7 +28,6 @@ pub(crate) struct Surroundings {
     pub(crate) counters: Arc<Counters>,
     pub(crate) telemetry: Telemetry,
     pub(crate) lease_ttl: Duration,
-    pub(crate) seen_window: Duration,
     pub(crate) manager: Mutex<Option<ActorRef<ToManager>>>,
 }
 

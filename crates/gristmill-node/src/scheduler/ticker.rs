@@ -10,7 +10,7 @@
 
 use gristmill_broker::schedule::define::{Define, Defined};
 use gristmill_broker::schedule::fire::{Fire, Fired};
-use gristmill_job::{EncodeError, JobLimits, UnixMillis};
+use gristmill_job::{EncodeError, JobLimits, NewJob, UnixMillis};
 use gristmill_schedule::{Fingerprint, Overlap, Plan, Schedule, decide};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::{Duration, Instant};
@@ -193,11 +193,16 @@ impl Ticker {
         }
     }
 
-    /// The call for the slot that is due; the same once more where its answer is unknown.
+    /// The call for the slot that is due; the same once more where its answer is unknown. `marked` may add to a job that is to be
+    /// enqueued, before the call that carries it is made.
     ///
     /// # Errors
     /// A job that cannot be encoded.
-    pub(super) fn fire(&mut self, label: UnixMillis) -> Result<Fire, EncodeError> {
+    pub(super) fn fire(
+        &mut self,
+        label: UnixMillis,
+        marked: impl FnOnce(&Schedule, UnixMillis, &mut NewJob),
+    ) -> Result<Fire, EncodeError> {
         if let Some(call) = &self.call {
             self.asked = true;
             return Ok(call.clone());
@@ -208,7 +213,11 @@ impl Ticker {
         };
         let due = self.plan.as_ref().and_then(|plan| plan.due.front().copied());
         let slot = due.or(self.plan.as_ref().and_then(|plan| plan.pass)).unwrap_or_default();
-        let job = self.schedule.job(slot)?.encode(label, self.limits)?;
+        let mut job = self.schedule.job(slot)?;
+        if due.is_some() {
+            marked(&self.schedule, slot, &mut job);
+        }
+        let job = job.encode(label, self.limits)?;
         self.calls += 1;
         let call = Fire {
             name: self.schedule.name().to_string(),

@@ -89,7 +89,7 @@ impl World {
             }
             Ask::Fire => {
                 self.calls += 1;
-                let fire = ticker.fire(UnixMillis(0)).unwrap();
+                let fire = ticker.fire(UnixMillis(0), |_, _, _| {}).unwrap();
                 let answer = (!before).then(|| self.model.fire(&self.keys, self.queue.partitions, &fire));
                 match answer {
                     Some(FireAnswer::Fired(redis, fired)) if !lost => ticker.fired(now, redis, fired),

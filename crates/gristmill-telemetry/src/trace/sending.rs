@@ -15,6 +15,16 @@ pub struct Sending {
     span: Span,
 }
 
+impl Sending {
+    /// It is the job of a slot of a schedule, in ms since 1970.
+    #[must_use]
+    pub fn of_slot(mut self, schedule: &str, slot_ms: u64) -> Self {
+        self.span.set(words::SCHEDULE, schedule.to_owned());
+        self.span.set(words::SLOT_MS, slot_ms);
+        self
+    }
+}
+
 impl Traces {
     /// A job is about to be enqueued: its span, where it is kept. A producer's own `traceparent` is never rewritten, and makes
     /// the span a part of the producer's trace; a job without one carries the context of the span from here on. `around` is

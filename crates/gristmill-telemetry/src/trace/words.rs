@@ -34,6 +34,8 @@ words! {
     REASON = "gristmill.dead_letter.reason", "process", "Why the job is a dead letter, where it is one.";
     EFFECT = "gristmill.effect", "process", "`put`, `delete` or `none`: what the run did to its entity.";
     EMITTED = "gristmill.emitted", "process", "How many jobs it emitted, where it did.";
+    SCHEDULE = "gristmill.schedule.name", "send", "The schedule whose slot was fired, where one was.";
+    SLOT_MS = "gristmill.schedule.slot_ms", "send", "That slot, in ms since 1970.";
     RELATION = "gristmill.relation", "links", "`creation`, `previous_attempt` or `replay_of`.";
 }
 

@@ -109,7 +109,7 @@ fn started(actions: &[Action]) -> Run {
     run.unwrap_or_else(|| panic!("nothing starts: {actions:?}"))
 }
 
-fn told(run: &Run, ran: Ran) -> Event {
+pub(super) fn told(run: &Run, ran: Ran) -> Event {
     let Run { epoch, lane, entry, turn, .. } = run.clone();
     Event::Ended(vec![Ended { epoch, lane, entry, turn, ran, attempt: None }])
 }

@@ -1,6 +1,6 @@
 //! A window that is full, step by step: of slow keys, or of runs that wait for a slot.
 
-use super::leaving_tests::Played;
+use super::leaving_tests::{Played, told};
 use super::*;
 use crate::stage;
 use bytes::Bytes;
@@ -60,6 +60,31 @@ fn what_waits_for_a_slot_is_not_parked_and_as_soon_as_all_of_it_runs_other_keys_
     assert_eq!((played.tenure.lanes.jobs(), played.tenure.lanes.parked()), (WINDOW, 0));
     played.waits = false;
     played.tell(at, Event::Tick);
+    let actions = played.tell(at + Duration::from_millis(50), Event::Tick);
+    assert!(claims(&actions) && played.tenure.lanes.parked() > 0, "{actions:?}");
+}
+
+/// A busy server answers late; what ended frees its place with the answer.
+#[test]
+fn nothing_is_parked_while_a_settle_is_under_way() {
+    let (mut played, runs) = full(16);
+    let facts =
+        gristmill_handler::Facts { version: 0, own_id: false, max_attempts: None, kind: None, options: None };
+    let answered = Ran::Answered(gristmill_handler::Answer::Done(Default::default()), facts);
+    let actions = played.tell(Duration::ZERO, told(&runs[0], answered));
+    let settle = actions.iter().find_map(|action| match action {
+        Action::Send(number, call) if matches!(**call, Call::Settle(_)) => Some(*number),
+        _ => None,
+    });
+    let mut at = Duration::ZERO;
+    for _ in 0..100 {
+        at += Duration::from_millis(100);
+        let actions = played.tell(at, Event::Renewed { wanted: false, changes: 0, due: None });
+        assert!(!claims(&actions), "{actions:?}");
+    }
+    assert_eq!((played.tenure.lanes.jobs(), played.tenure.lanes.parked()), (WINDOW, 0));
+    let done = Answer::Settled { jobs: vec![gristmill_broker::Settled::Done], first: true };
+    played.tell(at, Event::Answered(settle.unwrap(), Ok(done)));
     let actions = played.tell(at + Duration::from_millis(50), Event::Tick);
     assert!(claims(&actions) && played.tenure.lanes.parked() > 0, "{actions:?}");
 }

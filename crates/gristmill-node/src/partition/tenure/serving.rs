@@ -83,14 +83,15 @@ impl Tenure {
     }
 
     /// Where the window stays full and nothing of it ends, the jobs that wait behind slow ones of their keys are parked. While
-    /// jobs end, they make room by themselves, and reading followers again would cost more; while runs wait for a slot, other
-    /// keys would only wait with them.
+    /// jobs end, they make room by themselves, and reading followers again would cost more, on a busy machine so much more that
+    /// the window would not get ahead of its reads; while runs wait for a slot, other keys would only wait with them.
     fn make_room(&mut self, now: Now, actions: &mut Vec<Action>) {
         if self.room() > 0 || self.claiming {
             self.full_since = None;
             return;
         }
-        if now.waits {
+        let ends = self.settling_calls > 0 || !self.to_settle.is_empty();
+        if now.waits || ends {
             self.full_since = None;
             actions.push(Action::WakeAt(now.instant + LOOK_AGAIN));
             return;
