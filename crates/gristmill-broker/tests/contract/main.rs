@@ -21,7 +21,7 @@
 //! * `purge`: what a person purges, and what becomes of its owner.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
-//! * `unordered`: queues with ordering none.
+//! * `unordered`: queues with ordering none; `unordered_claims`: what becomes of a claim that is laid down, lost, or made again.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
@@ -49,4 +49,5 @@ mod settling;
 mod suspects;
 mod traces;
 mod unordered;
+mod unordered_claims;
 mod waiting;
