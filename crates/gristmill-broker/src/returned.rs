@@ -47,7 +47,7 @@ impl Returned {
             state,
             recovered: false,
             returned: true,
-            claim: 0,
+            claim: 1,
         }
     }
 }

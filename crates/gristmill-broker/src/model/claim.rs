@@ -93,6 +93,6 @@ pub(super) fn entry(place: Place, job: Job, state: JobState, recovered: bool) ->
         state,
         recovered,
         returned: false,
-        claim: 0,
+        claim: 1,
     }
 }

@@ -19,7 +19,7 @@ fn entry() -> Entry {
         state: JobState::default(),
         recovered: false,
         returned: false,
-        claim: 0,
+        claim: 1,
     }
 }
 

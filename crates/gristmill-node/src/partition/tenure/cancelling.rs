@@ -90,7 +90,7 @@ impl Tenure {
                         state,
                         recovered: false,
                         returned: false,
-                        claim: 0,
+                        claim: 1,
                     })
                 });
                 self.cancelling.noted.remove(&place);
