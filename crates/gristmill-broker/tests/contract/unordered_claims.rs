@@ -68,6 +68,31 @@ fn a_hand_back_that_is_late_leaves_a_newer_claim_of_its_own_sender_alone() {
 }
 
 #[test]
+fn what_is_stored_of_a_job_that_somebody_deleted_goes_with_the_next_census_of_any_node() {
+    on_each(async |world| {
+        world.unordered().await;
+        world.enqueue(&[own("1", "k"), own("2", "k")]).await;
+        let entries = world.grab("a", 2).await;
+        for entry in &entries {
+            assert_eq!(world.mark_as("a", entry, How::Beside).await, Marked::Started);
+        }
+        let gone = entries[0].place;
+        world.raw(&[b"XDEL", world.keys.stream.as_bytes(), gone.to_string().as_bytes()]);
+        let census = async |world: &World| match world.unleased("b", Call::Census { cursors: (0, 0) }).await {
+            Answer::Counted(Some(census)) => (census.claimed, census.lines_removed),
+            other => panic!("not counted: {other:?}"),
+        };
+        assert_eq!(census(world).await, (2, 0), "its run may go on");
+        // Recovery meets that there is no such job; the other is another's now, and stays.
+        assert_eq!(ids(&world.reclaimed("b", NOW, 5).await), ["2"]);
+        assert_eq!(census(world).await, (1, 1));
+        assert_eq!(world.line(gone), None);
+        assert!(world.line(entries[1].place).is_some());
+        assert_eq!(census(world).await, (1, 0));
+    });
+}
+
+#[test]
 fn poison_is_found_step_by_step_and_an_own_claim_is_not_suspected() {
     on_each(async |world| {
         world.unordered().await;

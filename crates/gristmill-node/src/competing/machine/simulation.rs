@@ -22,6 +22,7 @@ use store::{Mistake, Store};
 const SLOTS: usize = 3;
 const JOBS: u64 = 12;
 const TIMEOUT: Duration = Duration::from_millis(300);
+const CENSUS: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 enum Request {
@@ -99,7 +100,7 @@ impl World {
             .with_bounds(Duration::ZERO, Duration::from_millis(100))
             .with_max_attempts(6);
         let policy = Policy { crash_budget: 1000, ..Policy::with(retry) };
-        let bounds = Bounds { claim_jobs: 4, visibility_timeout: TIMEOUT, policy };
+        let bounds = Bounds { claim_jobs: 4, visibility_timeout: TIMEOUT, census_every: CENSUS, policy };
         let now = self.at(self.store.now);
         Node {
             machine: Machine::new(bounds, name.as_str().into(), 0, Epoch(self.lives), now),

@@ -1,6 +1,7 @@
 //! What the scripts do for a queue without order, in memory, and what must be true of it.
 
 use crate::stage;
+use gristmill_broker::census::Census;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::promote::Promoted;
@@ -53,6 +54,8 @@ pub(super) struct Store {
     /// By job, how it ended: once.
     pub(super) ended: BTreeMap<String, Vec<&'static str>>,
     last: u64,
+    /// Lines of jobs that somebody deleted.
+    pub(super) litter: u64,
 }
 
 const HANDED_BACK: &str = "handed-back";
@@ -66,6 +69,7 @@ impl Store {
             delayed: BTreeMap::new(),
             ended: BTreeMap::new(),
             last: 0,
+            litter: 0,
         };
         for n in 0..jobs {
             let id = JobId::new(&format!("job{n}")).unwrap();
@@ -80,7 +84,7 @@ impl Store {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.stream.is_empty() && self.delayed.is_empty()
+        self.stream.is_empty() && self.delayed.is_empty() && self.litter == 0
     }
 
     pub(super) fn owner(&self, place: Place) -> Option<&str> {
@@ -221,6 +225,14 @@ impl Store {
                 }
                 Answer::Done
             }
+            Call::Census { .. } => Answer::Counted(Some(Census {
+                claimed: 0,
+                returned: 0,
+                cursors: (0, 0),
+                holds_removed: 0,
+                lines_removed: std::mem::take(&mut self.litter),
+                changes: 0,
+            })),
             other => panic!("{other:?} in a queue without order"),
         }
     }
