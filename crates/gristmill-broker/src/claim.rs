@@ -1,7 +1,7 @@
 //! claim: reads new jobs of a partition, never blocking. See `lua/claim.lua` for why it is fenced.
 
 use crate::call::{Answer, Guard, single};
-use crate::entry;
+use crate::entry::{self, Entry};
 use crate::error::CallError;
 use crate::fence::Refusal;
 use crate::keys::GROUP;
@@ -33,16 +33,20 @@ pub(crate) fn read(guard: Value, entries: Option<Value>) -> Result<Answer, CallE
         _ => return Err(words.unknown("ok, already, fenced or gap")),
     }
     match entries {
-        // Nothing new: the reply names no stream.
-        None | Some(Value::Nil) => Ok(Answer::Claimed(Vec::new())),
         Some(Value::ServerError(error)) if error.code() == "NOGROUP" => {
             Ok(Answer::Refused(Refusal::Overtaken))
         }
-        Some(streams) => {
-            let mut streams = reply::list(streams, "the streams of a claim")?;
-            let Some(stream) = streams.pop() else { return Ok(Answer::Claimed(Vec::new())) };
-            let rows = reply::list(stream, "a stream and its entries")?.pop().unwrap_or(Value::Nil);
-            Ok(Answer::Claimed(entry::read_all(rows)?))
-        }
+        read => Ok(Answer::Claimed(self::entries(read.unwrap_or(Value::Nil))?)),
     }
+}
+
+/// What `XREADGROUP` delivered of the first stream that it named.
+pub(crate) fn entries(read: Value) -> Result<Vec<Entry>, CallError> {
+    // Nothing new: the reply names no stream.
+    if read == Value::Nil {
+        return Ok(Vec::new());
+    }
+    let mut streams = reply::list(read, "the streams of a claim")?;
+    let Some(stream) = streams.pop() else { return Ok(Vec::new()) };
+    entry::read_all(reply::list(stream, "a stream and its entries")?.pop().unwrap_or(Value::Nil))
 }

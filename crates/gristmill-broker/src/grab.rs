@@ -49,11 +49,13 @@ impl Connection {
         incarnation: &Incarnation,
         count: usize,
     ) -> Result<Grabbed, CallError> {
+        let gate = keys.open_gate();
         let mut script = GRAB.call(&[
             keys.meta.as_bytes(),
             keys.stream.as_bytes(),
             keys.state.as_bytes(),
             keys.delayed.as_bytes(),
+            &gate,
         ]);
         script.arg(Fence::unordered(incarnation).consumer()).arg(count);
         read(self.timed("grab", self.one(script)).await?)
@@ -86,7 +88,7 @@ fn read(value: Value) -> Result<Grabbed, CallError> {
 }
 
 /// A score of `delayed`, or nothing.
-fn due(value: Value) -> Result<Option<UnixMillis>, CallError> {
+pub(crate) fn due(value: Value) -> Result<Option<UnixMillis>, CallError> {
     let text = reply::text(value)?;
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // saturates
     Ok(text.parse::<f64>().ok().map(|score| UnixMillis(score.ceil() as u64)))

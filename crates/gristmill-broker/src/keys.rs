@@ -258,6 +258,13 @@ impl PartitionKeys {
         self.named(b":gate:", fence.consumer().as_bytes())
     }
 
+    /// stream, always empty, group [`GROUP`] · exists only where the ordering is none: what reads new jobs there names it.
+    /// Written by grab.
+    #[must_use]
+    pub fn open_gate(&self) -> Vec<u8> {
+        self.named(b":gate:", b"open")
+    }
+
     fn named(&self, room: &[u8], name: &[u8]) -> Vec<u8> {
         let mut key = Vec::with_capacity(self.prefix.len() + room.len() + name.len());
         key.extend_from_slice(self.prefix.as_bytes());

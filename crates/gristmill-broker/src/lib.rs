@@ -47,6 +47,7 @@ pub mod fence;
 pub mod forward;
 pub mod free;
 pub mod grab;
+mod grab_new;
 pub mod hand_back;
 pub mod hung;
 pub mod inspect;

@@ -57,11 +57,13 @@ impl Connection {
         incarnation: &Incarnation,
         reclaim: Reclaim,
     ) -> Result<Reclaimed, CallError> {
+        let gate = keys.open_gate();
         let mut script = RECLAIM.call(&[
             keys.meta.as_bytes(),
             keys.stream.as_bytes(),
             keys.state.as_bytes(),
             keys.outbox.as_bytes(),
+            &gate,
         ]);
         script.arg(Fence::unordered(incarnation).consumer()).arg(millis(reclaim.timeout));
         script.arg(reclaim.cursor.to_string()).arg(reclaim.count);

@@ -183,14 +183,15 @@ impl Settle {
 }
 
 pub(crate) fn write(guard: Guard<'_>, jobs: &[Settle]) -> Pipeline {
-    let plain = jobs.iter().filter(|job| job.is_plain()).count();
+    let mut plain: Vec<Place> = jobs.iter().filter(|job| job.is_plain()).map(|job| job.place).collect();
+    plain.sort_unstable();
     let mut own_keys = Vec::new();
     let mut arguments = redis::Cmd::new();
     arguments.arg(guard.fence.incarnation.as_str()).arg(guard.fence.epoch.0).arg(guard.number);
     // Redis refuses an expiry of 0, and would do so after the effects were written.
-    arguments.arg(guard.seen_window_ms.max(1)).arg(plain);
-    for job in jobs.iter().filter(|job| job.is_plain()) {
-        arguments.arg(job.place.to_string());
+    arguments.arg(guard.seen_window_ms.max(1)).arg(plain.len());
+    for place in plain {
+        arguments.arg(place.to_string());
     }
     for job in jobs.iter().filter(|job| !job.is_plain()) {
         job.write(&mut own_keys, &mut arguments, &guard);

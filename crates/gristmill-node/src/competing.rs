@@ -199,7 +199,7 @@ impl State {
         for action in actions.drain(..) {
             match action {
                 Action::Ask(slots) => self.around.runs.ask(&self.shared, slots),
-                Action::Grab(call, count) => self.caller.grab(call, count),
+                Action::Grab(call, count, which) => self.caller.grab(call, count, which),
                 Action::Reclaim(call, reclaim) => self.caller.reclaim(call, reclaim),
                 Action::Send(number, call, pause) => self.caller.send(number, call, pause),
                 Action::Make => self.caller.make(),

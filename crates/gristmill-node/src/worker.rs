@@ -11,6 +11,7 @@
 pub(crate) mod alone;
 pub(crate) mod attempt;
 pub(crate) mod execution;
+pub(crate) mod grant;
 pub(crate) mod panics;
 pub(crate) mod run_queue;
 pub(crate) mod slot;

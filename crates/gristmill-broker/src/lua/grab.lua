@@ -1,13 +1,15 @@
 -- grab: a node without a lease claims jobs of a queue with ordering none: what was handed back first, then what is new.
--- KEYS 1 meta (hash)  2 stream (stream)  3 state (hash)  4 delayed (sorted set)
+-- KEYS 1 meta (hash)  2 stream (stream)  3 state (hash)  4 delayed (sorted set)  5 the open gate (stream)
 -- ARGV 1 consumer: the incarnation, and `#0` for the epoch that it has not  2 most jobs: as many as it has permits
 -- Reply {'ok', {{place, fields, state or '', how often it was claimed, this claim included} ...}, now (ms), last place that was ever claimed where
 --   fewer came than might, else '', when the first job for later is due (ms) or ''} | {'differs', mode or ''} another ordering
+-- It opens the gate: an empty stream that exists only in queues with this ordering. What `grab_new` reads it reads through it.
 -- Repeated: claims more. What a call without an answer claimed is extended by nobody, and reclaimed when its visibility
 --   timeout is over; a job is never lost, and never run under a claim that its node does not know of.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
 local mode = redis.call('HGET', KEYS[1], 'mode')
 if mode ~= 'none' then return {'differs', mode or ''} end
+if redis.call('EXISTS', KEYS[5]) == 0 then redis.call('XGROUP', 'CREATE', KEYS[5], 'workers', '0', 'MKSTREAM') end
 local count, taken, back, before = tonumber(ARGV[2]), {}, {}, {}
 for n, claim in ipairs(redis.call('XPENDING', KEYS[2], 'workers', '-', '+', count, 'handed-back')) do
   back[n], before[claim[1]] = claim[1], claim[4]

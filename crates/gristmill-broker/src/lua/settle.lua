@@ -4,7 +4,7 @@
 --      where the ordering is none also 11 meta (hash)  12 delayed (sorted set)  13 delayed bodies (hash)
 --      then, in the order of the jobs that need them: seen (string), entity (hash)
 -- ARGV 1 incarnation  2 epoch  3 number of this call  4 window of a mark after its verdict (ms)
---      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, then the other jobs, each:
+--      5 how many plain jobs (turn 0, done, no mark, no effect)  then their places, ascending; then the other jobs, each:
 --      'done'  place turn marked('0'|'1') entity('' | 'put' | 'delete') version(20 digits) state n  n * (queue id key envelope due)
 --      'retry' place turn marked attempts delay(ms) why interrupted history   the turn rises by one; due `delay` from now, by this clock
 --      'discard' place turn marked        done without effect; the mark says so, and its id may come again
@@ -80,12 +80,8 @@ if plain > 0 then
   local places = {}
   for n = 1, plain do places[n] = ARGV[5 + n] end
   if unordered then -- One look at what this incarnation claims between the first of them and the last.
-    local first, last, held = places[1], places[1], {}
-    for _, place in ipairs(places) do
-      if behind(first, place) then first = place end
-      if behind(place, last) then last = place end
-    end
-    local rows = redis.call('XPENDING', KEYS[2], 'workers', first, last, 2 * plain, me)
+    local held = {}
+    local rows = redis.call('XPENDING', KEYS[2], 'workers', places[1], places[plain], 2 * plain, me)
     for _, claim in ipairs(rows) do held[claim[1]] = true end
     for n = plain, 1, -1 do
       if not held[places[n]] and not (#rows == 2 * plain and mine(places[n])) then

@@ -239,6 +239,12 @@ impl Model {
         self.partition(keys).grab(now_ms, incarnation, count)
     }
 
+    /// As [`crate::Connection::grab_new`].
+    pub fn grab_new(&mut self, keys: &PartitionKeys, incarnation: &Incarnation, count: usize) -> Grabbed {
+        let now_ms = self.now_ms;
+        self.partition(keys).grab_new(now_ms, incarnation, count)
+    }
+
     /// As [`crate::Connection::extend`].
     pub fn extend(&mut self, keys: &PartitionKeys, incarnation: &Incarnation, places: &[Place]) -> Extended {
         let now_ms = self.now_ms;

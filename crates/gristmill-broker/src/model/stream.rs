@@ -167,6 +167,15 @@ impl<T: Clone> Stream<T> {
         self.pending.get(&place).map(|claim| claim.deliveries)
     }
 
+    /// These claims, as far as they are of a moment that is to come, are of now: the clock was set back.
+    pub(super) fn bring_near(&mut self, now_ms: u64, places: impl IntoIterator<Item = Place>) {
+        for place in places {
+            if let Some(claim) = self.pending.get_mut(&place).filter(|_| self.entries.contains_key(&place)) {
+                claim.since_ms = claim.since_ms.min(now_ms);
+            }
+        }
+    }
+
     /// Whether this consumer holds it.
     pub(super) fn is_held_by(&self, consumer: &str, place: Place) -> bool {
         self.pending.get(&place).is_some_and(|claim| claim.holder == consumer)

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// Claims that a slice which only looks reads.
 const LOOKED_AT: usize = 1000;
+/// The gate of what reads without a lease.
+const OPEN: &str = "open";
 
 impl Partition {
     /// The word of another ordering, or the empty one where there is no queue.
@@ -31,6 +33,7 @@ impl Partition {
         if let Some(mode) = self.differs() {
             return Grabbed::Differs(mode);
         }
+        self.gates.insert(OPEN.into());
         let consumer = Fence::unordered(incarnation).consumer();
         let back: Vec<Place> = self.held_by(HANDED_BACK).take(count).collect();
         let mut taken = Vec::with_capacity(count);
@@ -41,6 +44,19 @@ impl Partition {
             taken.extend(self.stream.read_new(now_ms, &consumer, count - taken.len()));
         }
         let delivered = (taken.len() < count).then(|| self.stream.delivered());
+        self.grabbed(now_ms, taken, delivered)
+    }
+
+    pub(super) fn grab_new(&mut self, now_ms: u64, incarnation: &Incarnation, count: usize) -> Grabbed {
+        if !self.gates.contains(OPEN) {
+            return self.grab(now_ms, incarnation, count);
+        }
+        let consumer = Fence::unordered(incarnation).consumer();
+        let taken = self.stream.read_new(now_ms, &consumer, count).into_iter().collect();
+        self.grabbed(now_ms, taken, None)
+    }
+
+    fn grabbed(&self, now_ms: u64, taken: Vec<(Place, Job)>, delivered: Option<Place>) -> Grabbed {
         let claimed = |(place, job)| self.claimed(now_ms, place, job, false);
         Grabbed::Jobs {
             entries: taken.into_iter().map(claimed).collect(),
@@ -88,6 +104,9 @@ impl Partition {
         let pending = self.stream.pending().range(cursor..).take(slice);
         let rows: Vec<(Place, Option<u64>)> =
             pending.map(|(place, claim)| (*place, claim.idle_ms(now_ms).checked_sub(timeout_ms))).collect();
+        if timeout_ms > 0 {
+            self.stream.bring_near(now_ms, rows.iter().map(|(place, _)| *place));
+        }
         let full = rows.last().filter(|_| rows.len() == slice);
         let mut next = full.map_or(Place::ZERO, |(last, _)| last.next());
         let (mut entries, mut settled) = (Vec::new(), Vec::new());

@@ -25,6 +25,7 @@ use std::collections::BTreeSet;
 /// Every word that must have been heard for the run to mean something.
 pub(crate) const WORDS: &[&str] = &[
     "grab:grabbed",
+    "grab_new:grabbed",
     "grab:nothing",
     "grab:differs",
     "grab:more for later",
@@ -122,7 +123,7 @@ impl Both {
                 let (repeat_last_call, jobs) = (*repeat_last_call, jobs.clone());
                 self.ordered(Ordered::Enqueue { repeat_last_call, partitions: 1, jobs }).await
             }
-            Operation::Grab { who, count } => self.grab(*who, *count).await,
+            Operation::Grab { who, count, new } => self.grab(*who, *count, *new).await,
             Operation::Reclaim { who, timeout, go_on, count } => {
                 let cursors = [0, 1].map(|side: usize| self.given[side].cursors[*who]);
                 let cursors = if *go_on { cursors } else { [Place::ZERO; 2] };
@@ -288,12 +289,19 @@ impl Both {
         Ok(())
     }
 
-    async fn grab(&mut self, who: usize, count: usize) -> Outcome {
+    async fn grab(&mut self, who: usize, count: usize, new: bool) -> Outcome {
         let handed_back =
             self.model.claims(&self.keys).into_iter().filter(|(_, claim)| claim.holder == "handed-back");
         let handed_back: BTreeSet<Place> = handed_back.map(|(place, _)| self.given[1].place(place)).collect();
-        let real = self.connection.grab(&self.keys, &incarnation(who), count).await;
-        let model = self.model.grab(&self.keys, &incarnation(who), count);
+        let (keys, who_asks) = (self.keys.clone(), incarnation(who));
+        let real = match new {
+            true => self.connection.grab_new(&keys, &who_asks, count).await,
+            false => self.connection.grab(&keys, &who_asks, count).await,
+        };
+        let model = match new {
+            true => self.model.grab_new(&keys, &who_asks, count),
+            false => self.model.grab(&keys, &who_asks, count),
+        };
         if let Grabbed::Jobs { entries, .. } = &model {
             self.holds(who, entries);
         }
@@ -308,7 +316,11 @@ impl Both {
         };
         let answer = agree(shown(0, real.map_err(|e| e.to_string())?), shown(1, model))?;
         let Grabbed::Jobs { entries, next_due, .. } = answer else { return self.hear("grab:differs") };
-        self.heard.push(if entries.is_empty() { "grab:nothing" } else { "grab:grabbed" });
+        self.heard.push(match (entries.is_empty(), new) {
+            (true, _) => "grab:nothing",
+            (false, true) => "grab_new:grabbed",
+            (false, false) => "grab:grabbed",
+        });
         self.heard.extend(next_due.map(|_| "grab:more for later"));
         for entry in entries {
             let line = entry.state.line().cloned().unwrap_or_default();

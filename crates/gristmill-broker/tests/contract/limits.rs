@@ -202,6 +202,14 @@ fn a_rate_that_was_used_up_before_the_clock_was_set_back_is_used_up_for_its_burs
         let asked = world.admit("a", &limit, &[asks(1, 1)]).await;
         let Admitted::Until(wait) = asked[0] else { panic!("{asked:?}") };
         assert!(wait <= Duration::from_secs(1), "{wait:?}");
+        // And that time passes.
+        let deadline = std::time::Instant::now() + SOON;
+        while world.admit("a", &limit, &[asks(1, 1)]).await != [Admitted::Passed] {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "it stands still for as long as the clock was set back"
+            );
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! The calls of a partition without an order. Each is a task that comes back with a message; none waits for another.
 
-use super::events::Event;
+use super::events::{Event, Which};
 use crate::partition::errands::ask;
 use crate::partition::shared::Shared;
 use crate::partition::surroundings::Surroundings;
@@ -60,13 +60,17 @@ impl Caller {
         }
     }
 
-    pub(super) fn grab(&self, call: u64, count: usize) {
+    pub(super) fn grab(&self, call: u64, count: usize, which: Which) {
         let caller = self.clone();
         tokio::spawn(async move {
             let sent = Instant::now();
             let grabbed = match caller.connection() {
                 Ok(connection) => {
-                    connection.grab(&caller.shared.keys, &caller.around.incarnation, count).await
+                    let (keys, incarnation) = (&caller.shared.keys, &caller.around.incarnation);
+                    match which {
+                        Which::All => connection.grab(keys, incarnation, count).await,
+                        Which::New => connection.grab_new(keys, incarnation, count).await,
+                    }
                 }
                 Err(error) => Err(error),
             };

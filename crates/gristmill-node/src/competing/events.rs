@@ -3,7 +3,7 @@
 use crate::partition::pauses::Pauses;
 use crate::partition::tenure::{Asking, Became, Ended, Run};
 use crate::worker::attempt::Attempt;
-use crate::worker::slot::Slot;
+use crate::worker::grant::Grant;
 use gristmill_broker::admit::Admitted;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The slots that were asked for, or some of them: it claims now, or gives them back.
-    Granted(Vec<Arc<Slot>>),
+    Granted(Grant),
     /// A grab was answered, or not.
     Grabbed(u64, Result<Grabbed, CallError>),
     /// A slice of looking for claims that are over was answered, or not.
@@ -53,12 +53,21 @@ pub(crate) enum Event {
     Tick,
 }
 
+/// What a grab asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// What was handed back, then what is new; and the last place that was claimed.
+    All,
+    /// What is new: cheaper, where much waits.
+    New,
+}
+
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Ask for so many slots to claim with; 0: for none any more.
     Ask(usize),
     /// Claim so many jobs. What comes is extended from then on.
-    Grab(u64, usize),
+    Grab(u64, usize, Which),
     /// Look for claims that are over. What comes is extended from then on.
     Reclaim(u64, Reclaim),
     /// Send a call, after a pause.

@@ -3,12 +3,9 @@
 //!
 //! While the process is closed for a lone run ([`Alone`](super::alone::Alone)), workers get nothing but that one.
 
-use crate::competing::Event;
-use crate::partition::Message;
 use crate::partition::shared::Shared;
 use crate::partition::tenure::{Ended, Ran, Run};
 use crate::worker::Wake;
-use crate::worker::slot::Slot;
 use crate::worker::stealable;
 use crate::worker::turns::{Plenty, Turns};
 use crate::worker::watched::Watched;
@@ -37,8 +34,10 @@ enum Start {
 }
 
 #[derive(Default)]
-struct Line {
-    turns: Turns<Arc<Shared>>,
+pub(super) struct Line {
+    pub(super) turns: Turns<Arc<Shared>>,
+    /// Who would claim, and waits for more slots or for the end of a claim. Not among those with a turn.
+    pub(super) deferred: VecDeque<Arc<Shared>>,
     /// Whose lone run may start.
     lent_to: Option<Arc<Shared>>,
     lone: Option<Run>,
@@ -60,13 +59,17 @@ pub(crate) struct Hung {
 }
 
 pub(crate) struct RunQueue {
-    line: Mutex<Line>,
+    pub(super) line: Mutex<Line>,
     /// Nothing starts but the lone run of whom it is lent to.
     closed: AtomicBool,
-    waiting: AtomicUsize,
+    pub(super) waiting: AtomicUsize,
     admitted: AtomicUsize,
-    slots: usize,
-    free_slots: AtomicUsize,
+    pub(super) slots: usize,
+    pub(super) free_slots: AtomicUsize,
+    /// Claims that hold slots, and were not answered.
+    pub(super) claims: AtomicUsize,
+    /// How many are deferred.
+    pub(super) deferred: AtomicUsize,
     all_free: Notify,
     seats: Vec<Seat>,
     hung: Mutex<Vec<Hung>>,
@@ -81,6 +84,8 @@ impl RunQueue {
             admitted: AtomicUsize::new(0),
             slots,
             free_slots: AtomicUsize::new(slots),
+            claims: AtomicUsize::new(0),
+            deferred: AtomicUsize::new(0),
             all_free: Notify::new(),
             seats: (0..workers.max(1)).map(|_| Seat::default()).collect(),
             hung: Mutex::default(),
@@ -212,6 +217,7 @@ impl RunQueue {
         self.waiting.fetch_add(runs.len(), Ordering::SeqCst);
         {
             let mut line = lock(&self.line);
+            self.rejoin(&mut line, |of| Arc::ptr_eq(of, partition));
             let mut queued = lock(&partition.queued);
             if queued.is_empty() && *lock(&partition.asked) == 0 {
                 line.turns.join(partition.share, partition.clone());
@@ -219,40 +225,6 @@ impl RunQueue {
             queued.extend(runs);
         }
         self.wake_one();
-    }
-
-    /// A partition would claim with up to so many slots: they come with [`Granted`](crate::competing::Event::Granted), fewer
-    /// where fewer are free, once it has its turn. One that asks again asks for this number instead; for 0, no more.
-    pub(crate) fn ask(&self, partition: &Arc<Shared>, slots: usize) {
-        let mut line = lock(&self.line);
-        let queued = lock(&partition.queued);
-        let before = std::mem::replace(&mut *lock(&partition.asked), slots);
-        match (before, slots) {
-            (0, 0) => return,
-            (0, _) => {
-                if queued.is_empty() {
-                    line.turns.join(partition.share, partition.clone());
-                }
-                self.waiting.fetch_add(1, Ordering::SeqCst);
-            }
-            (_, 0) => drop(self.waiting.fetch_sub(1, Ordering::SeqCst)),
-            (..) => return,
-        }
-        drop((queued, line));
-        self.wake_one();
-    }
-
-    /// With the slot of its turn, and as many of the free ones as it can use.
-    fn grant(self: &Arc<Self>, partition: &Shared, asked: usize) {
-        let mut slots = vec![Slot::of(self.clone())];
-        while slots.len() < asked {
-            let free = |free: usize| free.checked_sub(1);
-            if self.free_slots.fetch_update(Ordering::SeqCst, Ordering::SeqCst, free).is_err() {
-                break;
-            }
-            slots.push(Slot::of(self.clone()));
-        }
-        partition.cast(Message::Competing(Event::Granted(slots)));
     }
 
     /// Takes back what has not started of a partition.
@@ -315,22 +287,29 @@ impl RunQueue {
     }
 
     fn next(&self, plenty: Plenty) -> Option<(Arc<Shared>, Start)> {
-        lock(&self.line).turns.next(plenty, |partition| {
+        let mut deferred = Vec::new();
+        let mut line = lock(&self.line);
+        let next = line.turns.next(plenty, |partition| {
             let mut queued = lock(&partition.queued);
             let mut asked = lock(&partition.asked);
             match queued.pop_front() {
                 Some(run) => (Some(Start::Run(run)), !queued.is_empty() || *asked > 0),
-                None => {
-                    let slots = std::mem::take(&mut *asked);
-                    ((slots > 0).then_some(Start::Claim(slots)), false)
+                None if *asked == 0 => (None, false),
+                None if self.defers(*asked) => {
+                    deferred.push(partition.clone());
+                    (None, false)
                 }
+                None => (Some(Start::Claim(std::mem::take(&mut *asked))), false),
             }
-        })
+        });
+        self.defer(&mut line, deferred);
+        next
     }
 
     /// Gives a slot back.
     pub(crate) fn free_slot(&self) {
         self.give_back();
+        self.reconsider();
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.wake_one();
         }
@@ -349,7 +328,7 @@ impl RunQueue {
         !work || seat.awake.swap(true, Ordering::SeqCst)
     }
 
-    fn wake_one(&self) {
+    pub(super) fn wake_one(&self) {
         for seat in &self.seats {
             if seat.awake.load(Ordering::SeqCst) || seat.awake.swap(true, Ordering::SeqCst) {
                 continue;

@@ -25,6 +25,8 @@ pub(crate) enum Operation {
     Grab {
         who: usize,
         count: usize,
+        /// What is new alone.
+        new: bool,
     },
     Extend {
         who: usize,
@@ -160,7 +162,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => prop_oneof![1 => Just(Operation::Create), 1 => any::<bool>().prop_map(|made_again| Operation::Flush { made_again }),
             4 => Just(Operation::Limit { jobs: 0 }), 1 => Just(Operation::Limit { jobs: 6 })],
         15 => enqueue(),
-        14 => (anybody(), count()).prop_map(|(who, count)| Operation::Grab { who, count }),
+        14 => (anybody(), count(), any::<bool>()).prop_map(|(who, count, new)| Operation::Grab { who, count, new }),
         6 => (who(), jobs(0..5)).prop_map(|(who, jobs)| Operation::Extend { who, jobs }),
         16 => (anybody(), timeout(), proptest::bool::weighted(0.3), 0..5usize)
             .prop_map(|(who, timeout, go_on, count)| Operation::Reclaim { who, timeout, go_on, count }),

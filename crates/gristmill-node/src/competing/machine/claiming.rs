@@ -1,7 +1,8 @@
 //! From a reason to claim to jobs: slots first, then a grab, or a slice of what is over.
 
 use super::{AGAIN, Machine, Phase};
-use crate::competing::events::{Action, Now};
+use crate::competing::events::{Action, Now, Which};
+use crate::worker::grant::Grant;
 use crate::worker::slot::Slot;
 use gristmill_broker::call::MAX_BYTES_PER_CALL;
 use gristmill_broker::grab::Grabbed;
@@ -23,9 +24,9 @@ const DIFFERS_WAIT: Duration = Duration::from_secs(5);
 /// A call that claims; one at a time.
 #[derive(Debug)]
 enum UnderWay {
-    Grab(Vec<Arc<Slot>>),
+    Grab(Grant),
     /// The cursor, and the slots; none where it only looks.
-    Reclaim(Place, Vec<Arc<Slot>>),
+    Reclaim(Place, Option<Grant>),
 }
 
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(super) struct Claiming {
     under_way: Option<(u64, UnderWay)>,
     /// Something may be there to claim.
     news: bool,
+    /// The last grab got as many as it asked for: the next one asks for what is new alone, until the next look.
+    backlog: bool,
     /// How many jobs are asked for next.
     wish: usize,
     /// What a job has weighed lately, in bytes.
@@ -62,6 +65,7 @@ impl Claiming {
             asked: false,
             under_way: None,
             news: true,
+            backlog: false,
             wish: FIRST_JOBS,
             job_bytes: 0,
             delivered: Place::ZERO,
@@ -173,37 +177,41 @@ impl Machine {
             claiming.worst = Duration::ZERO;
         }
         (claiming.scan, claiming.over) = (Some(cursor), false);
-        self.reclaim(cursor, Vec::new(), actions);
+        self.reclaim(cursor, None, actions);
     }
 
-    fn reclaim(&mut self, cursor: Place, slots: Vec<Arc<Slot>>, actions: &mut Vec<Action>) {
-        let reclaim = Reclaim { timeout: self.bounds.visibility_timeout, cursor, count: slots.len() };
+    fn reclaim(&mut self, cursor: Place, grant: Option<Grant>, actions: &mut Vec<Action>) {
+        let count = grant.as_ref().map_or(0, |grant| grant.slots.len());
+        let reclaim = Reclaim { timeout: self.bounds.visibility_timeout, cursor, count };
         self.last_call += 1;
-        self.claiming.under_way = Some((self.last_call, UnderWay::Reclaim(cursor, slots)));
+        self.claiming.under_way = Some((self.last_call, UnderWay::Reclaim(cursor, grant)));
         actions.push(Action::Reclaim(self.last_call, reclaim));
     }
 
     /// Slots came: they are used at once, or given back.
-    pub(super) fn granted(&mut self, mut slots: Vec<Arc<Slot>>, now: Now<'_>, actions: &mut Vec<Action>) {
+    pub(super) fn granted(&mut self, mut grant: Grant, now: Now<'_>, actions: &mut Vec<Action>) {
         let claiming = &mut self.claiming;
         claiming.asked = false;
         let free = self.phase == Phase::Serving
             && self.pauses.as_ref().is_some_and(|pauses| !pauses.queue())
             && claiming.under_way.is_none()
             && claiming.pause_until.is_none_or(|at| at <= now.instant);
-        if !free || slots.is_empty() {
+        if !free || grant.slots.is_empty() {
             return;
         }
-        slots.truncate(claiming.most(self.bounds.claim_jobs));
+        grant.slots.truncate(claiming.most(self.bounds.claim_jobs));
         if let (true, Some(cursor)) = (claiming.over, claiming.scan) {
             claiming.over = false;
-            return self.reclaim(cursor, slots, actions);
+            return self.reclaim(cursor, Some(grant), actions);
         }
         claiming.news = false;
-        claiming.look_at = now.instant + around(LOOK, now.random);
+        let which = if claiming.backlog && now.instant < claiming.look_at { Which::New } else { Which::All };
+        if which == Which::All {
+            claiming.look_at = now.instant + around(LOOK, now.random);
+        }
         self.last_call += 1;
-        actions.push(Action::Grab(self.last_call, slots.len()));
-        claiming.under_way = Some((self.last_call, UnderWay::Grab(slots)));
+        actions.push(Action::Grab(self.last_call, grant.slots.len(), which));
+        claiming.under_way = Some((self.last_call, UnderWay::Grab(grant)));
     }
 
     pub(super) fn grabbed(
@@ -214,7 +222,7 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let under_way = self.claiming.under_way.take_if(|(number, _)| *number == call);
-        let Some((_, UnderWay::Grab(slots))) = under_way else { return };
+        let Some((_, UnderWay::Grab(Grant { slots, .. }))) = under_way else { return };
         match result {
             Ok(Grabbed::Jobs { entries, delivered, next_due, .. }) => {
                 if let Some(due) = next_due {
@@ -225,7 +233,8 @@ impl Machine {
                 claiming.weigh(&entries);
                 let highest = entries.iter().map(|entry| entry.place).max();
                 claiming.delivered = claiming.delivered.max(highest.max(delivered).unwrap_or(Place::ZERO));
-                claiming.news |= came >= asked;
+                claiming.backlog = came >= asked;
+                claiming.news |= claiming.backlog;
                 // How many were granted says how busy the node is, not how much is there.
                 let more = claiming.wish.max(2 * asked);
                 claiming.wish = if came >= asked { more } else { (2 * came).max(FIRST_JOBS) };
@@ -244,7 +253,8 @@ impl Machine {
         actions: &mut Vec<Action>,
     ) {
         let under_way = self.claiming.under_way.take_if(|(number, _)| *number == call);
-        let Some((_, UnderWay::Reclaim(cursor, slots))) = under_way else { return };
+        let Some((_, UnderWay::Reclaim(cursor, grant))) = under_way else { return };
+        let slots = grant.map(|grant| grant.slots).unwrap_or_default();
         let (entries, next, left, worst, outbox) = match result {
             Ok(Reclaimed::Slice { entries, next, left, worst, outbox, .. }) => {
                 (entries, next, left, worst, outbox)

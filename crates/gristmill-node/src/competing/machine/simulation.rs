@@ -8,6 +8,7 @@ mod store;
 
 use super::*;
 use crate::competing::claims::Claims;
+use crate::competing::events::Which;
 use crate::partition::tenure::{Ended, Ran, Run};
 use gristmill_broker::Verdict;
 use gristmill_broker::delayed::Member;
@@ -26,7 +27,7 @@ const CENSUS: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 enum Request {
-    Grab(u64, usize),
+    Grab(u64, usize, Which),
     Reclaim(u64, Reclaim),
     Send(u64, Arc<Call>),
     Promote(Vec<Member>),
@@ -143,10 +144,10 @@ impl World {
         for action in actions {
             match action {
                 Action::Ask(count) => node.asked = count,
-                Action::Grab(call, count) => {
+                Action::Grab(call, count, which) => {
                     let alive = node.slots.iter().filter(|slot| slot.strong_count() > 0).count();
                     assert!(count <= alive, "it claims {count} with {alive} slots");
-                    node.requests.push_back((ms, Request::Grab(call, count)));
+                    node.requests.push_back((ms, Request::Grab(call, count, which)));
                 }
                 Action::Reclaim(call, reclaim) => {
                     let alive = node.slots.iter().filter(|slot| slot.strong_count() > 0).count();
@@ -204,7 +205,7 @@ impl World {
     fn execute(&mut self, me: &str, request: &Request) -> Heard {
         self.log.push(format!("{} {me} exec {request:?}", self.store.now));
         match request {
-            Request::Grab(_, count) => Heard::Grabbed(self.store.grab(me, *count)),
+            Request::Grab(_, count, which) => Heard::Grabbed(self.store.grab(me, *count, *which)),
             Request::Reclaim(_, reclaim) => Heard::Reclaimed(self.store.reclaim(me, *reclaim)),
             Request::Send(_, call) => Heard::Answer(self.store.call(me, call)),
             Request::Promote(members) => Heard::Promoted(self.store.promote(members)),

@@ -18,7 +18,7 @@ impl World {
         let at = self.at(sent);
         let claims = self.nodes[n].claims.clone();
         let event = match (request, heard) {
-            (Request::Grab(call, _), Some(Heard::Grabbed(grabbed))) => {
+            (Request::Grab(call, ..), Some(Heard::Grabbed(grabbed))) => {
                 if let gristmill_broker::grab::Grabbed::Jobs { entries, .. } = &grabbed {
                     claims.add(entries.iter().map(|entry| entry.place), at);
                 }
@@ -37,7 +37,7 @@ impl World {
                 self.tell(n, Event::Lost(lost));
                 Event::Cancelled(cancelled)
             }
-            (Request::Grab(call, _), _) => Event::Grabbed(call, Err(unknown())),
+            (Request::Grab(call, ..), _) => Event::Grabbed(call, Err(unknown())),
             (Request::Reclaim(call, _), _) => Event::Reclaimed(call, Err(unknown())),
             (Request::Send(number, _), _) => Event::Answered(number, Err(unknown())),
             (Request::Promote(_), _) => Event::Promoted(Err(unknown())),
@@ -165,7 +165,7 @@ impl World {
                     self.nodes[n].asked = 0;
                     let slots: Vec<Arc<Slot>> = (0..count).map(|_| Slot::none()).collect();
                     self.nodes[n].slots.extend(slots.iter().map(Arc::downgrade));
-                    self.tell(n, Event::Granted(slots));
+                    self.tell(n, Event::Granted(crate::worker::grant::Grant::of(slots)));
                 }
             }
             1 | 2 => self.request(n),

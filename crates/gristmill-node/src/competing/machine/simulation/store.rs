@@ -1,5 +1,6 @@
 //! What the scripts do for a queue without order, in memory, and what must be true of it.
 
+use crate::competing::events::Which;
 use crate::stage;
 use gristmill_broker::census::Census;
 use gristmill_broker::delayed::Member;
@@ -111,17 +112,20 @@ impl Store {
         Entry { place, id: job.id.clone(), state, claim: job.claims, ..stage::entry(place.seq, "k") }
     }
 
-    pub(super) fn grab(&mut self, me: &str, count: usize) -> Grabbed {
+    pub(super) fn grab(&mut self, me: &str, count: usize, which: Which) -> Grabbed {
         let count = if self.mistake == Mistake::GrabsMore { count + 1 } else { count };
         let places = |wanted: Option<&str>| -> Vec<Place> {
             self.stream.keys().copied().filter(|place| self.owner(*place) == wanted).collect()
         };
-        let mut places: Vec<Place> = places(Some(HANDED_BACK)).into_iter().chain(places(None)).collect();
+        let mut places = match which {
+            Which::All => [places(Some(HANDED_BACK)), places(None)].concat(),
+            Which::New => places(None),
+        };
         places.truncate(count);
         let entries: Vec<Entry> = places.into_iter().map(|place| self.take(place, me)).collect();
         let unclaimed = self.stream.iter().find(|(_, job)| job.claim.is_none()).map(|(place, _)| place.seq);
         let seq = unclaimed.map_or(self.last, |first| first - 1);
-        let delivered = (entries.len() < count).then_some(Place { ms: 1, seq });
+        let delivered = (which == Which::All && entries.len() < count).then_some(Place { ms: 1, seq });
         let next_due = self.delayed.values().map(|(due, _)| UnixMillis(*due)).min();
         Grabbed::Jobs { entries, delivered, next_due, now: UnixMillis(self.now) }
     }
