@@ -300,6 +300,8 @@ fn at_random_the_scripts_do_what_the_model_says_and_never_exceed_the_limit() {
     on_each(async |world| {
         let (mut rng, mut model, most) = (SplitMix64::new(seed), Model::default(), 3);
         let limit = at_most(3);
+        // As every node does at its start; before, nothing is kept.
+        world.connection.limit(&world.queue.name, &[(KIND, limit)], "a").await.unwrap();
         for step in 0..600 {
             let (who, job, epoch) = (["a", "b", "c"][rng.below(3) as usize], rng.below(6), rng.below(4));
             let said = match rng.below(8) {

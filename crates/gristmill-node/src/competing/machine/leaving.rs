@@ -22,8 +22,10 @@ impl Machine {
         for chunk in back.chunks(MAX_JOBS_PER_CALL) {
             let places: Vec<Place> = chunk.iter().map(|(place, _)| *place).collect();
             let stopped = chunk.iter().filter(|(_, stopped)| *stopped).count();
+            let claim = |place| self.held.get(place).map_or(0, |held| held.job.entry.claim);
+            let claims = places.iter().map(claim).collect();
             actions.push(Action::HandedBack(places.len()));
-            self.send(Call::HandBack { places, stopped }, For::HandBack, actions);
+            self.send(Call::HandBack { places, claims, stopped }, For::HandBack, actions);
         }
     }
 

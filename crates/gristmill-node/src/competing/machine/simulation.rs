@@ -23,6 +23,7 @@ use store::{Mistake, Store};
 const SLOTS: usize = 3;
 const JOBS: u64 = 12;
 const TIMEOUT: Duration = Duration::from_millis(300);
+const CENSUS: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 enum Request {
@@ -55,8 +56,8 @@ struct World {
     store: Store,
     nodes: Vec<Node>,
     late: Vec<(String, Request)>,
-    /// Claims that ended by a request of an earlier claim of the same node, which executed late: its node cannot know. Such a
-    /// job may run twice; its result is written once.
+    /// Claims that ended by a settle of an earlier claim of the same node, which executed late: its node cannot know. Such a job
+    /// may run twice; its result is written once. A hand back names its claim, and ends no other.
     ended_late: HashSet<Place>,
     lives: u64,
     faults: bool,
@@ -100,7 +101,7 @@ impl World {
             .with_bounds(Duration::ZERO, Duration::from_millis(100))
             .with_max_attempts(6);
         let policy = Policy { crash_budget: 1000, ..Policy::with(retry) };
-        let bounds = Bounds { claim_jobs: 4, visibility_timeout: TIMEOUT, policy };
+        let bounds = Bounds { claim_jobs: 4, visibility_timeout: TIMEOUT, census_every: CENSUS, policy };
         let now = self.at(self.store.now);
         Node {
             machine: Machine::new(bounds, name.as_str().into(), 0, Epoch(self.lives), now),
@@ -247,6 +248,7 @@ fn mistakes_of_the_store_are_found() {
         Mistake::ExtendSteals,
         Mistake::PromotesTwice,
         Mistake::GrabsMore,
+        Mistake::HandsBackNewer,
     ] {
         assert!(simulate(mistake, 20_000).is_err(), "{mistake:?} was not found");
     }

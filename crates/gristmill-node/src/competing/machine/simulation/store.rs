@@ -2,6 +2,7 @@
 
 use crate::competing::events::Which;
 use crate::stage;
+use gristmill_broker::census::Census;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::promote::Promoted;
@@ -27,6 +28,8 @@ pub(super) enum Mistake {
     PromotesTwice,
     /// More jobs than were asked for.
     GrabsMore,
+    /// A hand back lays down whatever claim its node has of the job now.
+    HandsBackNewer,
 }
 
 #[derive(Clone)]
@@ -40,6 +43,8 @@ struct Job {
     id: JobId,
     line: Option<StateLine>,
     claim: Option<Claim>,
+    /// How often it was claimed at its place.
+    claims: u64,
 }
 
 pub(super) struct Store {
@@ -50,6 +55,8 @@ pub(super) struct Store {
     /// By job, how it ended: once.
     pub(super) ended: BTreeMap<String, Vec<&'static str>>,
     last: u64,
+    /// Lines of jobs that somebody deleted.
+    pub(super) litter: u64,
 }
 
 const HANDED_BACK: &str = "handed-back";
@@ -63,10 +70,11 @@ impl Store {
             delayed: BTreeMap::new(),
             ended: BTreeMap::new(),
             last: 0,
+            litter: 0,
         };
         for n in 0..jobs {
             let id = JobId::new(&format!("job{n}")).unwrap();
-            store.add(Job { id, line: None, claim: None });
+            store.add(Job { id, line: None, claim: None, claims: 0 });
         }
         store
     }
@@ -77,7 +85,7 @@ impl Store {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.stream.is_empty() && self.delayed.is_empty()
+        self.stream.is_empty() && self.delayed.is_empty() && self.litter == 0
     }
 
     pub(super) fn owner(&self, place: Place) -> Option<&str> {
@@ -89,12 +97,19 @@ impl Store {
         self.stream.keys().filter(|place| self.owner(**place) == Some(owner)).count()
     }
 
+    /// A new claim.
     fn take(&mut self, place: Place, owner: &str) -> Entry {
+        self.stream.get_mut(&place).unwrap().claims += 1;
+        self.pass(place, owner)
+    }
+
+    /// The same claim, as of now.
+    fn pass(&mut self, place: Place, owner: &str) -> Entry {
         let now = self.now;
         let job = self.stream.get_mut(&place).unwrap();
         job.claim = Some(Claim { owner: owner.into(), since: now });
         let state = job.line.clone().map_or_else(JobState::default, |line| JobState::of(line, now));
-        Entry { place, id: job.id.clone(), state, ..stage::entry(place.seq, "k") }
+        Entry { place, id: job.id.clone(), state, claim: job.claims, ..stage::entry(place.seq, "k") }
     }
 
     pub(super) fn grab(&mut self, me: &str, count: usize, which: Which) -> Grabbed {
@@ -148,7 +163,7 @@ impl Store {
         for place in places {
             let steals = self.mistake == Mistake::ExtendSteals && self.stream.contains_key(place);
             if self.owner(*place) == Some(me) || steals {
-                let entry = self.take(*place, me);
+                let entry = self.pass(*place, me);
                 let line = entry.state.line();
                 if line.and_then(|line| line.request.as_ref()).is_some_and(Request::is_cancel) {
                     cancelled.push(*place);
@@ -197,12 +212,14 @@ impl Store {
             Call::Start(starts) => Answer::Started(
                 starts.iter().map(|start| self.start(me, start.place, start.turn, start.how)).collect(),
             ),
-            Call::HandBack { places, stopped } => {
+            Call::HandBack { places, claims, stopped } => {
                 for (n, place) in places.iter().enumerate() {
-                    if self.owner(*place) != Some(me) {
+                    let is_newer = self.stream.get(place).is_some_and(|job| job.claims != claims[n]);
+                    let is_mine = self.owner(*place) == Some(me);
+                    if !is_mine || (is_newer && self.mistake != Mistake::HandsBackNewer) {
                         continue;
                     }
-                    self.take(*place, HANDED_BACK);
+                    self.pass(*place, HANDED_BACK);
                     let line = self.stream.get_mut(place).and_then(|job| job.line.as_mut());
                     if let Some(line) = line
                         && line.mark.take().is_some()
@@ -212,6 +229,14 @@ impl Store {
                 }
                 Answer::Done
             }
+            Call::Census { .. } => Answer::Counted(Some(Census {
+                claimed: 0,
+                returned: 0,
+                cursors: (0, 0),
+                holds_removed: 0,
+                lines_removed: std::mem::take(&mut self.litter),
+                changes: 0,
+            })),
             other => panic!("{other:?} in a queue without order"),
         }
     }
@@ -257,7 +282,10 @@ impl Store {
                 let due = self.now + u64::try_from(delay.as_millis()).unwrap();
                 self.last += 1;
                 let member = Member::new(self.last, false, &job.id);
-                self.delayed.insert(member, (due, Job { line: state.line().cloned(), claim: None, ..job }));
+                self.delayed.insert(
+                    member,
+                    (due, Job { line: state.line().cloned(), claim: None, claims: 0, ..job }),
+                );
                 return Settled::Retried;
             }
             Verdict::Done { .. } => ("done", Settled::Done),
