@@ -9,7 +9,7 @@ use gristmill_testkit::history::Outcome;
 use gristmill_testkit::server::ServerOptions;
 use gristmill_tests::fleet::{Fleet, SOON};
 use gristmill_tests::node::NodeProcess;
-use gristmill_tests::script::Script;
+use gristmill_tests::script::{BATCHED, Script};
 use std::time::{Duration, Instant};
 
 /// As a node of the program has them on two cores.
@@ -102,6 +102,48 @@ fn with_one_slot_the_others_go_on_once_it_is_given_up() {
 #[test]
 fn with_two_slots_they_go_on_at_once() {
     with_slots(2);
+}
+
+/// The jobs of a batch hold one thread together. Each is given up and named; more of them than there are spare threads are no
+/// reason to end the node.
+#[test]
+fn a_batch_costs_its_slots_until_it_is_given_up() {
+    let mut fleet = Fleet::start(ServerOptions::new());
+    let mut node = node(&mut fleet, 12, THREADS);
+    let blocks = Script { block_ms: 8000, ..effect() };
+    let stuck: Vec<String> = (0..8).map(|number| format!("stuck{number}")).collect();
+    let more = Fleet::job("single", &Fleet::key_in(0, 600), 1, &blocks);
+    let batch = stuck.iter().enumerate().map(|(number, id)| {
+        Fleet::job_of(BATCHED, id, &Fleet::key_in(u16::try_from(number).unwrap(), 500), &blocks)
+    });
+    let expected: Vec<&str> = stuck.iter().map(String::as_str).chain(["single"]).collect();
+    fleet.expect_settled_otherwise(&expected);
+    fleet.enqueue(batch.chain([more]).collect());
+    for id in &expected {
+        fleet.wait_run_on(id, &node);
+    }
+    let jobs = others(0, 80);
+    fleet.enqueue(jobs.clone());
+    wait_applied(&fleet, &jobs);
+    let named =
+        eventually(SOON, "all are named", || Some(hung(&fleet)).filter(|hung| hung.len() == expected.len()));
+    let mut names: Vec<String> = named.iter().map(|run| run.job.to_string()).collect();
+    names.sort();
+    let mut wanted = expected.clone();
+    wanted.sort_unstable();
+    assert_eq!(names, wanted);
+    eventually(SOON, "their dead letters", || (fleet.dead().len() == expected.len()).then_some(()));
+    assert!(expected.iter().all(|id| !ended(&fleet, id)), "they are given up while they hold their threads");
+    let more = others(80, 40);
+    fleet.enqueue(more.clone());
+    wait_applied(&fleet, &more);
+    eventually(SOON, "their names to be taken away", || hung(&fleet).is_empty().then_some(()));
+    fleet.wait_settled();
+    let keys: Vec<Vec<u8>> = (0..8).map(|number| Fleet::key_in(number, 500).into_bytes()).collect();
+    assert!(fleet.entities(&keys).iter().all(Option::is_none), "late results are refused");
+    let left = fleet.drain(&mut node);
+    assert_eq!((left.abandoned, left.counts.of("restarts")), (0, 0), "{}", left.line);
+    fleet.assert_promises();
 }
 
 #[test]

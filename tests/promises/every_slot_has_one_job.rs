@@ -164,6 +164,25 @@ fn slots_while_redis_was_away_are_made_up() {
 }
 
 #[test]
+fn when_answers_about_its_definition_and_its_slots_are_lost() {
+    on_servers(|options| {
+        let (mut fleet, proxy) = Fleet::behind_proxy(options);
+        let [define, fire] = ["define", "fire"].map(|script| fleet.script_hash_of(&["schedule", script]));
+        // The first of all, and then any.
+        let first = proxy.cut_after_next_request(&define);
+        let mut nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
+        first.wait(SOON).unwrap();
+        wait_more(&fleet, 2);
+        for script in [&fire, &define, &fire, &fire, &define, &fire] {
+            let lost = proxy.cut_after_next_request(script);
+            lost.wait(SOON).unwrap();
+            wait_more(&fleet, 2);
+        }
+        assert_each_once(&fleet, &mut nodes, 1);
+    });
+}
+
+#[test]
 fn a_record_deleted_by_hand_under_running_nodes_is_made_again_where_it_was() {
     on_every_flavor(|options| {
         let mut fleet = Fleet::start(options);

@@ -78,7 +78,7 @@ fn in_the_order_of_due_time_and_then_of_enqueue_and_never_early() {
         let mut fleet = Fleet::start(options);
         let _nodes = fleet.nodes(2);
         let clocks = clocks(&fleet);
-        let planned = due_later(12, 12, clocks.0 + 1500, 8, &mut rng);
+        let planned = due_later(12, 12, clocks.0 + 5000, 8, &mut rng);
         // One call each, so that no batch hides the order.
         for (_, job) in &planned {
             let enqueued = fleet.enqueue(vec![job.clone()]);
@@ -120,7 +120,7 @@ fn thousands_due_at_once_come_in_order_and_other_jobs_go_on_beside_them() {
         let mut fleet = Fleet::start(options);
         let _nodes = fleet.nodes(2);
         let clocks = clocks(&fleet);
-        let planned = due_later(100, 40, clocks.0 + 2500, 2, &mut rng);
+        let planned = due_later(100, 40, clocks.0 + 5000, 2, &mut rng);
         fleet.enqueue(jobs_of(&planned));
         let beside = Fleet::versions(20, 5, &Script { effect: true, ..Script::default() });
         let beside: Vec<NewJob> = beside
@@ -144,8 +144,9 @@ fn kills_during_promotions_lose_and_double_nothing() {
         let mut fleet = Fleet::start(options);
         let mut nodes = fleet.nodes(2);
         let clocks = clocks(&fleet);
-        let planned = due_later(60, 40, clocks.0 + 2000, 60, &mut rng);
-        fleet.enqueue(jobs_of(&planned));
+        let planned = due_later(60, 40, clocks.0 + 5000, 60, &mut rng);
+        let enqueued = fleet.enqueue(jobs_of(&planned));
+        assert!(enqueued.iter().all(|job| job.delayed.is_some()), "some were due before they were enqueued");
         for victim in [0, 1, 0] {
             fleet.wait_started_more(1 + rng.below(300) as usize);
             fleet.kill(&mut nodes[victim]);

@@ -22,6 +22,7 @@
 //! | `failures_are_sorted` | snoozed uncharged, discarded without a trace, stopped at its limit and charged; tried again within budget and age; a letter that tells it all |
 //! | `failures_come_together` | poison, kills, pauses, drains and people's acts at once end every job where it is expected |
 //! | `every_slot_has_one_job` | a slot of a schedule, under any number of nodes, kills, pauses, a clock that jumps, deploys that change it |
+//! | `the_clock_may_jump` | the clock of Redis, hours forward and back, under schedules, leases, jobs for later, claims and limits |
 //! | `what_cannot_be_read_ends_clearly` | refused with words, run, or a dead letter with its raw bytes; what stands beside it goes on |
 //! | `jobs_come_when_due` | jobs for later run in the order of due time and enqueue, never early, once each, whoever dies |
 //! | `batches_answer_for_each_job` | jobs that are handled together end each by its own answer, in the order of their keys, whoever dies |
@@ -56,7 +57,7 @@
 //! | V11 an old answer late | `keys_stay_in_order::when_answers_come_late_in_bulk`, `simulation::lost_answers` |
 //! | V12 a wish without an end | `one_owner_per_partition::a_wish_ends_with_the_node_that_had_it`, `traces::v12_a_wish_ends_with_its_time_and_with_the_next_acquire` |
 //! | V13 full memory | `redis_may_fail::full_memory_stops_enqueue_and_nothing_else`, `memory::v13_everything_but_enqueue_works_when_memory_is_full` |
-//! | V14 the same epoch twice | `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` (needs a clock that goes back: scripts only) |
+//! | V14 the same epoch twice | `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` (a clock that goes back under running nodes: `the_clock_may_jump::hours_forward_and_back_under_load_cost_recoveries_and_nothing_else`) |
 //! | V15 put back without a charge | `failures_are_sorted::a_snoozed_job_runs_again_uncharged_and_before_the_next_of_its_key`, `traces::v15_every_put_back_is_another_turn` |
 //! | V16 hand back | `drain_keeps_its_window::a_run_that_ignores_its_cancellation_is_stopped_and_handed_back`, `traces::v16_a_hand_back_does_not_change_the_turn` |
 //! | V17 a second life | `a_held_key_waits_for_a_person::again_where_the_replayed_job_dies_again`, `a_held_key_waits_for_a_person::until_its_letter_is_replayed_which_runs_before_newer_ones_and_once`, `traces::v17_a_second_dead_letter_of_an_id_does_not_overwrite_the_first` |
@@ -96,7 +97,7 @@
 //! `redis_may_fail::the_stream_is_deleted_by_hand`; returned jobs without a record in
 //! `damage::returned_jobs_without_a_readable_record_are_taken_and_settled`; a clock set back in
 //! `late::v14_an_acquire_after_a_failover_is_above_every_epoch_held_before` and
-//! `redis_may_fail::a_clock_set_back_leaves_no_partition_to_the_dead_and_no_name_of_theirs`.
+//! `redis_may_fail::a_clock_set_back_leaves_no_partition_to_the_dead_and_no_name_of_theirs`; one that is really set, in `the_clock_may_jump`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails where it stands")]
 
@@ -120,6 +121,7 @@ mod no_job_is_lost;
 mod one_owner_per_partition;
 mod redis_may_fail;
 mod stale_owner_is_fenced;
+mod the_clock_may_jump;
 mod what_cannot_be_read_ends_clearly;
 mod what_is_cancelled_ends;
 mod what_is_paused_waits;

@@ -353,8 +353,14 @@ impl Fleet {
 
     /// The hash by which a script of the broker is called: what a proxy looks for.
     pub fn script_hash(&self, script: &str) -> String {
-        let path = format!("{}/../crates/gristmill-broker/src/lua/{script}.lua", env!("CARGO_MANIFEST_DIR"));
-        let source = std::fs::read(path).unwrap();
+        self.script_hash_of(&[script])
+    }
+
+    /// The same, of one whose source stands in several files.
+    pub fn script_hash_of(&self, files: &[&str]) -> String {
+        let folder = format!("{}/../crates/gristmill-broker/src/lua", env!("CARGO_MANIFEST_DIR"));
+        let source: Vec<u8> =
+            files.iter().flat_map(|file| std::fs::read(format!("{folder}/{file}.lua")).unwrap()).collect();
         let command: [&[u8]; 3] = [b"SCRIPT", b"LOAD", &source];
         self.server.command(&command).unwrap().as_str().unwrap().to_owned()
     }

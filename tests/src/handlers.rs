@@ -180,6 +180,11 @@ pub async fn batched(
     let wait_ms = items.iter().map(|item| item.payload.wait_ms).max().unwrap_or_default();
     // not a wait: the handler's work
     tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    let block_ms = items.iter().map(|item| item.payload.block_ms).max().unwrap_or_default();
+    if block_ms > 0 {
+        // not a wait: what handlers must not do
+        std::thread::sleep(Duration::from_millis(block_ms));
+    }
     let mut answers = Vec::new();
     for (script, context, run) in runs {
         let fails = script.permanent || context.attempt() <= script.fail_until;

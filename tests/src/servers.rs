@@ -31,6 +31,21 @@ pub fn on_every_flavor(test: impl Fn(ServerOptions)) {
     }
 }
 
+/// A test on servers whose clocks it sets while they run, for one of the above; skipped, and said so, where this machine lacks
+/// what that needs.
+///
+/// # Panics
+/// When the variable that names it names nothing.
+pub fn with_a_clock(test: impl Fn(ServerOptions)) -> impl Fn(ServerOptions) {
+    move |options| match ServerOptions::find_faketime() {
+        Ok(_) => test(options.settable_clock()),
+        Err(error) if std::env::var_os("GRISTMILL_FAKETIME").is_some_and(|given| !given.is_empty()) => {
+            panic!("{error}")
+        }
+        Err(error) => skipped("a clock that is set", &error.to_string()),
+    }
+}
+
 /// Not `eprintln!`, which a test harness keeps to itself where the test passes.
 fn skipped(what: &str, why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();

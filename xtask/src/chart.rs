@@ -76,11 +76,11 @@ impl Tools {
     /// Says again, after a long output, what a green run says nothing about.
     pub(crate) fn repeat_what_is_missing(&self) {
         for (what, why) in &self.missing {
-            eprintln!("xtask: MISSING {what}: {why}; tests of the chart that need it were skipped");
+            eprintln!("xtask: MISSING {what}: {why}; tests that need it were skipped");
         }
     }
 
-    fn take(
+    pub(crate) fn take(
         &mut self,
         variable: &'static str,
         what: String,

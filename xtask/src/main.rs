@@ -20,6 +20,7 @@ mod chart;
 mod child;
 mod debian;
 mod failures;
+mod faketime;
 mod ground;
 mod image;
 mod launch;

@@ -12,6 +12,7 @@ use crate::chart;
 use crate::child::{self, Failure};
 use crate::debian;
 use crate::failures::Failures;
+use crate::faketime;
 use crate::ground;
 use crate::servers::{self, Wanted};
 
@@ -31,7 +32,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<(), Failure> {
     let started = Instant::now();
     debian::c_compiler()?;
     let found = servers::ensure(Wanted::Every)?;
-    let tools = chart::tools();
+    let mut tools = chart::tools();
+    tools.take(faketime::VARIABLE, "libfaketime".to_owned(), faketime::fetch);
     let python = debian::python();
     let interpreter = python.as_deref().map(|path| (debian::PYTHON_VARIABLE, path));
     let variables = found.variables().chain(tools.variables()).chain(interpreter);

@@ -53,6 +53,8 @@ pub enum Call {
     HandBack {
         /// Which; those whose run was stopped hard come first.
         places: Vec<Place>,
+        /// Which claim of each ([`Entry::claim`]), where the ordering is none: another stays. Else empty, and not asked for.
+        claims: Vec<u64>,
         /// How many of them those are.
         stopped: usize,
     },
@@ -70,10 +72,10 @@ pub enum Call {
 }
 
 impl Call {
-    /// A hand back of jobs none of which was stopped hard.
+    /// A hand back by the owner of a partition of jobs none of which was stopped hard.
     #[must_use]
     pub fn hand_back(places: Vec<Place>) -> Self {
-        Self::HandBack { places, stopped: 0 }
+        Self::HandBack { places, claims: Vec::new(), stopped: 0 }
     }
 
     /// The word for logs and metrics.
@@ -174,7 +176,7 @@ impl Call {
             Self::Settle(jobs) => settle::write(guard, jobs),
             Self::Take { after, count, cursor } => take::write(guard, *after, *count, *cursor),
             Self::Start(starts) => start::write(guard, starts),
-            Self::HandBack { places, stopped } => hand_back::write(guard, places, *stopped),
+            Self::HandBack { places, claims, stopped } => hand_back::write(guard, places, claims, *stopped),
             Self::Census { cursors } => census::write(guard, *cursors),
             Self::Forward(ids) => forward::write(guard, ids),
             Self::Promote(slice) => promote::write(guard, slice),

@@ -24,6 +24,9 @@ pub struct Entry {
     pub recovered: bool,
     /// Whether it came back from the dead and lies beside the stream.
     pub returned: bool,
+    /// Which of its claims this is: how often it was claimed at this place, this time included. 1 for one that was read new, more
+    /// where `grab` or `reclaim` told so; of use where the ordering is none.
+    pub claim: u64,
 }
 
 /// Reads `[place, [field, value, ...]]`. `None` for an entry that was deleted meanwhile.
@@ -60,6 +63,7 @@ pub(crate) fn read(place: Value, fields: Value) -> Result<Option<Entry>, CallErr
         state: JobState::default(),
         recovered: false,
         returned: false,
+        claim: 1,
     }))
 }
 

@@ -76,9 +76,10 @@ fn read(value: Value) -> Result<Grabbed, CallError> {
     for row in rows {
         let mut row = reply::list(row, "an entry")?.into_iter();
         let mut next = || row.next().unwrap_or(Value::Nil);
-        let (place, fields, state) = (next(), next(), next());
+        let (place, fields, state, claim) = (next(), next(), next(), next());
         if let Some(mut entry) = entry::read(place, fields)? {
             entry.state = JobState::parse(&reply::bytes(state)?, now);
+            entry.claim = reply::number(claim)?;
             entries.push(entry);
         }
     }

@@ -34,17 +34,20 @@ pub(crate) fn read(value: Value) -> Result<Answer, CallError> {
     Ok(Answer::Recovered { entries, next })
 }
 
-/// Entries that were claimed before, each with its holder and its line; `now` is the Redis clock (ms).
+/// Entries that were claimed before, each with its holder, its line and, where no lease guards it, how often; `now` is the Redis clock (ms).
 pub(crate) fn taken_over(rows: Value, now: u64) -> Result<Vec<Entry>, CallError> {
     let rows = reply::list(rows, "entries that were claimed before")?;
     let mut entries = Vec::with_capacity(rows.len());
     for row in rows {
         let mut row = reply::list(row, "an entry that was claimed before")?.into_iter();
         let mut next = || row.next().unwrap_or(Value::Nil);
-        let (place, fields, holder, state) = (next(), next(), next(), next());
+        let (place, fields, holder, state, claim) = (next(), next(), next(), next(), next());
         if let Some(mut entry) = entry::read(place, fields)? {
             entry.recovered = reply::bytes(holder)? != HANDED_BACK.as_bytes();
             entry.state = JobState::parse(&reply::bytes(state)?, now);
+            if claim != Value::Nil {
+                entry.claim = reply::number(claim)?;
+            }
             entries.push(entry);
         }
     }

@@ -47,6 +47,7 @@ impl Returned {
             state,
             recovered: false,
             returned: true,
+            claim: 1,
         }
     }
 }

@@ -89,11 +89,9 @@ impl Target {
                         "{job} is dead, and waits for a person: `gristmill dead discard {id}` removes it"
                     );
                 }
-                Spot::Mark { mark, .. } => {
-                    why = format!(
-                        "{job} does not wait: its mark says {:?}; `gristmill explain {job}` tells more",
-                        mark.standing
-                    );
+                Spot::Mark { mark, now, .. } => {
+                    why =
+                        format!("{job} does not wait, it is {}", crate::explain::told::standing(&mark, now));
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! * `server`: what kind it is, its version, what it does when memory is full, persistence, replicas, latency;
 //! * `patch_levels`: from which release on a line of versions has its known holes mended;
 //! * `limits`: what nodes say kinds are limited to, and what is heeded;
+//! * `pauses`: what a person has paused;
 //! * `queues`: groups, leases, members, hung runs, outbox, dead letters;
 //! * `postgres`: inbox and outbox there, where the settings name a database.
 //!
@@ -10,6 +11,7 @@
 
 mod limits;
 mod patch_levels;
+mod pauses;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod queues;
@@ -102,6 +104,8 @@ pub(crate) async fn command(settings: &Settings, json: bool) -> Result<End, Fail
                 }
             },
         };
+        let (now, pauses) = connection.pauses(&queue.name).await?;
+        findings.extend(pauses::judge(&queue.name, &pauses, now));
         findings.extend(queues::judge(&queue.name, &facts));
     }
     #[cfg(feature = "postgres")]

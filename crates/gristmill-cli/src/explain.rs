@@ -8,7 +8,7 @@
 pub(crate) mod find;
 mod later;
 mod live;
-mod told;
+pub(crate) mod told;
 mod unordered;
 mod why;
 

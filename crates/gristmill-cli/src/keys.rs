@@ -37,7 +37,7 @@ pub(crate) struct KeysArguments {
 
 const AFTER: &str = "\
 Shown are keys that are held for a person after a dead letter, and keys whose first job was put back, is suspected, or \
-came back by a replay. A key that is not text is shown as 0x… and given with --key-hex. Jobs are counted in a bounded \
+came back by a replay; and what is paused of the queue. A key that is not text is shown as 0x… and given with --key-hex. Jobs are counted in a bounded \
 part of the partition: `10+` means that there are at least so many.";
 
 #[derive(Subcommand)]
@@ -95,18 +95,29 @@ pub(crate) async fn command(settings: &Settings, arguments: &KeysArguments) -> R
     let queue = queue(&connection, arguments.queue.as_deref().unwrap_or_default()).await?;
     let limit = usize::try_from(arguments.limit).unwrap_or(usize::MAX);
     let found = Found::look(&connection, &queue, limit).await?;
+    let (now, pauses) = connection.pauses(&queue.name).await?;
     if arguments.json {
         let keys: Vec<Value> = found.keys.iter().map(|key| as_json(key, &found)).collect();
-        let told = json!({ "queue": queue.name.as_str(), "keys": keys, "more": found.more });
+        let paused: Vec<Value> =
+            pauses.iter().map(|pause| crate::pause::as_json(&queue.name, pause)).collect();
+        let told =
+            json!({ "queue": queue.name.as_str(), "keys": keys, "more": found.more, "paused": paused });
         output::print(&told.to_string())?;
         return Ok(End::Done);
+    }
+    for pause in &pauses {
+        output::print(&output::visible(&crate::pause::reason(&queue.name, pause, now).text))?;
     }
     match found.keys.is_empty() {
         true if queue.mode == Mode::None => output::complain(&format!(
             "queue {} keeps no order, so no key of it waits; `gristmill explain JOB` says what a job waits for",
             queue.name
         )),
-        true => output::complain(&format!("no key of queue {} waits for anything but its turn", queue.name)),
+        true => output::complain(&format!(
+            "no key of queue {} waits for anything but {}its turn",
+            queue.name,
+            if pauses.is_empty() { "" } else { "the end of a pause or " }
+        )),
         false => output::print(&table(&found))?,
     }
     if found.more > 0 {

@@ -116,7 +116,7 @@ fn words(queue: &QueueName, target: &Target) -> String {
 }
 
 /// The command that ends a pause.
-fn resume_with(queue: &QueueName, target: &Target) -> String {
+pub(crate) fn resume_with(queue: &QueueName, target: &Target) -> String {
     match target {
         Target::Queue => format!("gristmill resume {queue}"),
         Target::Kind(kind) => format!("gristmill resume {queue} --kind {kind}"),
@@ -126,24 +126,29 @@ fn resume_with(queue: &QueueName, target: &Target) -> String {
 
 /// Why a job that this pause stops does not start.
 pub(crate) fn reason(queue: &QueueName, pause: &Pause, now: UnixMillis) -> Reason {
+    let text = format!("{}; `{}`", stands(queue, pause, now), resume_with(queue, &pause.target));
+    Reason { until: pause.until, ..Reason::new("paused", text) }
+}
+
+/// What is paused, by whom, until when, and why.
+pub(crate) fn stands(queue: &QueueName, pause: &Pause, now: UnixMillis) -> String {
     let Pause { target, since, until, said } = pause;
     let ends = until.map_or_else(
         || "until somebody resumes it".into(),
         |until| format!("until {} ms ({})", until.0, when(until, now)),
     );
     let why = if said.why.is_empty() { String::new() } else { format!(", because: {}", said.why) };
-    let text = format!(
-        "{} is paused by {} since {} ms ({}), {ends}{why}; `{}`",
+    format!(
+        "{} is paused by {} since {} ms ({}), {ends}{why}",
         words(queue, target),
         said.who,
         since.0,
-        when(*since, now),
-        resume_with(queue, target)
-    );
-    Reason { until: *until, ..Reason::new("paused", text) }
+        when(*since, now)
+    )
 }
 
-fn as_json(queue: &QueueName, pause: &Pause) -> Value {
+/// A pause as JSON.
+pub(crate) fn as_json(queue: &QueueName, pause: &Pause) -> Value {
     let (what, name) = match &pause.target {
         Target::Queue => ("queue", None),
         Target::Kind(kind) => ("kind", Some(kind.clone())),

@@ -15,6 +15,7 @@ use crate::extract::{FromDelivery, Needs, Shared, State};
 use crate::handler::IntoAnswer;
 use crate::options::KindOptions;
 use crate::payload::FromPayload;
+use crate::polls::Polls;
 use gristmill_job::{Effects, ErrorClass, Failure};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -310,9 +311,11 @@ where
             .into_iter()
             .map(|Waiting { item, answer }| (item, answer))
             .unzip::<_, _, Vec<_>, Vec<_>>();
-        let (gatherer, of_handler) = (self.clone(), shared.clone());
-        // In a task: it belongs to none of the runs alone. Its user code runs when it is polled.
-        let handled = tokio::spawn(async move { gatherer.handler.handle(items, &of_handler).await });
+        let (gatherer, of_handler, polls) = (self.clone(), shared.clone(), Polls::default());
+        items.iter().for_each(|item| item.context.goes_on_in(polls.clone()));
+        // In a task: it belongs to none of the runs alone. Its user code runs when it is polled, in sight of each of them.
+        let handling = Box::pin(async move { gatherer.handler.handle(items, &of_handler).await });
+        let handled = tokio::spawn(polls.of(handling));
         tokio::spawn(end(handled, answers, shared.clone()));
     }
 }

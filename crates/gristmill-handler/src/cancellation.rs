@@ -4,8 +4,9 @@
 //! Running ──soft(hard stop at T)──▶ Soft ──hard()──▶ Hard      (hard() may come at once; nothing leads back)
 //! ```
 
+use crate::polls::Polls;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ struct Inner {
     stage: AtomicU8,
     hard_stop_at: Mutex<Option<Instant>>,
     moved: Notify,
+    elsewhere: OnceLock<Polls>,
 }
 
 impl Cancellation {
@@ -87,6 +89,17 @@ impl Cancellation {
     /// Resolves once [`Stage::Hard`] is reached. Safe to drop and to call again.
     pub async fn wait_hard(&self) {
         self.wait(Stage::Hard).await;
+    }
+
+    /// The work of this run that is polled elsewhere than in its own future, where there is some.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<&Polls> {
+        self.0.elsewhere.get()
+    }
+
+    /// Its work goes on there. Said once.
+    pub(crate) fn goes_on_in(&self, polls: Polls) {
+        let _ = self.0.elsewhere.set(polls);
     }
 
     async fn wait(&self, wanted: Stage) {

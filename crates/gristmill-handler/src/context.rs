@@ -2,6 +2,7 @@
 
 use crate::cancellation::Stage;
 use crate::delivery::Delivery;
+use crate::polls::Polls;
 use bytes::Bytes;
 use gristmill_job::{ContentType, Envelope, JobId, Key, Place, QueueName, TraceContext};
 use std::fmt::Write;
@@ -146,6 +147,11 @@ impl Context {
     #[must_use]
     pub fn stage(&self) -> Stage {
         self.delivery.cancellation.stage()
+    }
+
+    /// What is done for this run is polled there, and not in its own future.
+    pub(crate) fn goes_on_in(&self, polls: Polls) {
+        self.delivery.cancellation.goes_on_in(polls);
     }
 
     /// Time until the hard stop: `None` while unlimited, zero once it has come.

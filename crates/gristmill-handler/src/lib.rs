@@ -11,6 +11,7 @@
 //! * [`scope`]: what an argument does after the handler's answer, such as to commit.
 //! * [`context`]: what a run may ask about itself.
 //! * [`cancellation`]: asking a run to stop, in two stages.
+//! * [`polls`]: work of a run that is polled elsewhere, in sight of the watchdog.
 //! * [`redelivery`]: what a kind says about runs that may have happened already.
 //! * [`reconcile`]: looking whether an interrupted run did its work.
 //! * [`error`]: errors with a class, and the chain that a dead letter keeps; snooze, discard and review.
@@ -31,6 +32,7 @@ pub mod handler;
 mod nesting;
 pub mod options;
 pub mod payload;
+pub mod polls;
 pub mod reconcile;
 pub mod redelivery;
 pub mod registry;
@@ -45,6 +47,7 @@ pub use extract::{FromDelivery, Needs, Shared, State};
 pub use handler::{Handler, IntoAnswer};
 pub use options::KindOptions;
 pub use payload::{FromPayload, Raw};
+pub use polls::Polls;
 pub use reconcile::{Look, Reconciled};
 pub use redelivery::{DeliverySemantics, KindDescription, Redelivery, Rule};
 pub use registry::{Registry, RegistryError, RegistryFault};

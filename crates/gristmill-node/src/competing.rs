@@ -240,6 +240,7 @@ impl State {
                 Action::Ran(runs) => self.notes.ran(runs),
                 Action::HandedBack(jobs) => self.notes.handed_back(jobs),
                 Action::Unstarted(jobs) => self.notes.unstarted(jobs),
+                Action::Repaired(things) => self.notes.repaired(things),
                 Action::Outcome { entry, settled, reason } => self.notes.outcome(&entry, &settled, reason),
             }
         }

@@ -339,5 +339,9 @@ fn was_answered(result: &Result<Answer, CallError>) -> bool {
 }
 
 #[cfg(test)]
+#[path = "partition/lease_tests.rs"]
+mod lease_tests;
+
+#[cfg(test)]
 #[path = "partition/restart_tests.rs"]
 mod restart_tests;

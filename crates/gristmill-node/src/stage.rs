@@ -22,6 +22,7 @@ pub(crate) fn entry(seq: u64, key: &str) -> Entry {
         state: JobState::default(),
         recovered: false,
         returned: false,
+        claim: 1,
     }
 }
 

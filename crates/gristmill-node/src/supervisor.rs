@@ -243,6 +243,7 @@ impl State {
                         bounds: competing::machine::Bounds {
                             claim_jobs: queue.bounds.claim_jobs,
                             visibility_timeout: queue.visibility_timeout,
+                            census_every: queue.bounds.census_every,
                             policy: queue.bounds.policy.clone(),
                         },
                         told: queue.told.clone(),

@@ -101,7 +101,7 @@ impl Exec {
         }
         let (mut group, streams) = self.start(command)?;
         let Streams { mut stdin, stdout, stderr } = streams;
-        let (stdout, stderr) = (Tail::of(stdout, self.max_answer_bytes, None), self.stderr(stderr));
+        let (stdout, mut stderr) = (Tail::of(stdout, self.max_answer_bytes, None), self.stderr(stderr));
         let payload = job.payload.clone();
         // A command may end without reading all of it.
         let feeding = tokio::spawn(async move { drop(stdin.write_all(&payload).await) });
@@ -121,7 +121,10 @@ impl Exec {
             HandlerError::transient(Said::new("cannot wait for it").because(error.to_string()))
         })?;
         match self.ended(status, &patience) {
-            Ok(()) => self.answer(stdout.end().await),
+            Ok(()) => {
+                stderr.logged().await;
+                self.answer(stdout.end().await)
+            }
             Err(Ended { text, outcome }) => {
                 let said = Said::new(text).because(tail::text(stderr.end().await));
                 match outcome {

@@ -16,6 +16,14 @@ pub enum Error {
         /// Another way to provide it.
         hint: &'static str,
     },
+    /// The library by which a server's clock is set is not on this machine.
+    #[error(
+        "MISSING libfaketime: {found}. `cargo xtask test` fetches it; or install the package `libfaketime`."
+    )]
+    MissingFaketime {
+        /// What was looked at and not found.
+        found: String,
+    },
     /// A program given to [`crate::process::Process::spawn`] is not there.
     #[error("cannot start `{program}`: no such executable file (searched PATH where it has no slash)")]
     MissingProgram {

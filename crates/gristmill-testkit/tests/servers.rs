@@ -7,10 +7,11 @@ use gristmill_testkit::{
 };
 use std::{
     env,
+    io::Write,
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -258,4 +259,41 @@ fn everything_dies_with_a_parent_that_is_killed() {
     parent.wait(SOON).unwrap();
     eventually(SOON, "the orphans' end", || (is_dead(server) && is_dead(sleeper)).then_some(()));
     eventually(SOON, "the orphan's directory to be removed", || (!dir.exists()).then_some(()));
+}
+
+#[test]
+fn its_clock_is_set_while_it_runs_and_stays_set_over_a_restart() {
+    if let Err(missing) = ServerOptions::find_faketime() {
+        // Past the harness, which keeps to itself what a test that passes prints.
+        let _ = writeln!(std::io::stderr(), "SKIPPED a clock that is set: {missing}");
+        return;
+    }
+    for flavor in Flavor::available() {
+        let machine = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
+        let time = |server: &Server| {
+            let time = server.command(&["TIME"]).unwrap();
+            time.as_array().unwrap()[0].as_str().unwrap().parse::<i64>().unwrap()
+        };
+        // Valkey looks at its clock about once a millisecond.
+        let wait_ahead = |server: &Server, wanted: i64| {
+            eventually(SOON, &format!("{flavor} to be {wanted} s ahead"), || {
+                ((wanted - 1..=wanted + 1).contains(&(time(server) - machine()))).then_some(())
+            });
+        };
+        let mut server = Server::start(ServerOptions::new().flavor(flavor).settable_clock()).unwrap();
+        wait_ahead(&server, 0);
+        server.command(&["SET", "a", "b", "EX", "5000"]).unwrap();
+        server.set_clock(3600).unwrap();
+        wait_ahead(&server, 3600);
+        let ttl = server.command(&["TTL", "a"]).unwrap().as_int().unwrap();
+        assert!((1300..=1400).contains(&ttl), "{flavor}: what expires is by that clock too: {ttl}");
+        server.set_clock(-7200).unwrap();
+        wait_ahead(&server, -7200);
+        let pid = server.pid().unwrap();
+        server.restart().unwrap();
+        wait_ahead(&server, -7200);
+        assert!(!Path::new(&format!("/dev/shm/faketime_shm_{pid}")).exists(), "nothing of the library stays");
+    }
+    let plain = Server::start(ServerOptions::new()).unwrap();
+    assert!(matches!(plain.set_clock(1), Err(Error::BadOption(_))));
 }

@@ -64,7 +64,11 @@ for at = 6, #ARGV, 3 do
   local tat, wait = now_us, 0
   if interval > 0 then
     tat = math.max(tonumber(redis.call('GET', rate) or '0') or 0, now_us)
-    tat = math.min(tat, now_us + burst * interval)
+    local latest = now_us + burst * interval
+    if tat > latest then -- Written, or it would be as far away at every asking.
+      tat = latest
+      redis.call('SET', rate, string.format('%.2f', tat), 'PX', string.format('%.0f', math.ceil(burst * interval / 1000) + 1000))
+    end
     wait = math.ceil((tat + interval - burst * interval - now_us) / 1000)
   end
   local answer = 'passed'

@@ -1,10 +1,12 @@
 -- hand_back: lays claims down for whoever owns the partition next. Uncharged; turn, attempts and suspicion stay, the start
 -- mark goes (V31); a run that was stopped hard is noted as interrupted (V33).
 -- KEYS 1 lease (hash)  2 stream (stream)  3 state (hash)
--- ARGV 1 incarnation  2 epoch  3 number of this call  4 how many of the places were stopped hard  then the places, those first
+-- ARGV 1 incarnation  2 epoch  3 number of this call  4 how many of the places were stopped hard  then the places, those first;
+--      under number 0 each with how often it had been claimed when this claim was made
 -- Reply {'ok', how many were still claimed} | {'already'} | {'fenced', ..} | {'gap', number}
--- Number 0, epoch 0: in a queue with ordering none, where no lease is. Only what this incarnation claims moves
--- then, and any node may grab it at once.
+-- Number 0, epoch 0: in a queue with ordering none, where no lease is. Only what this incarnation claims moves then, and any
+-- node may grab it at once. A call that is executed late meets another claim of the same job, also of its own sender: it was
+-- claimed once more since, and stays.
 -- Repeated: 'already', the first call took effect. Only what is pending moves; nothing is claimed by force.
 redis.call('XACK', KEYS[2], 'workers', '0-0')
 local unordered = ARGV[3] == '0'
@@ -18,11 +20,12 @@ if not unordered then
 end
 local places = {}
 local stopped = {}
-for n = 5, #ARGV do
-  local place = ARGV[n]
-  if not unordered or #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, ARGV[1] .. '#0') == 1 then
+for at = 5, #ARGV, unordered and 2 or 1 do
+  local place, n = ARGV[at], unordered and (at - 3) / 2 or at - 4
+  local claim = unordered and redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, ARGV[1] .. '#0')[1]
+  if not unordered or claim and claim[4] == tonumber(ARGV[at + 1]) then
     places[#places + 1] = place
-    if n - 4 <= tonumber(ARGV[4]) then stopped[place] = true end
+    if n <= tonumber(ARGV[4]) then stopped[place] = true end
   end
 end
 if places[1] and redis.call('EXISTS', KEYS[3]) == 1 then

@@ -38,7 +38,10 @@ local plain_left = plain
 local me = ARGV[1] .. '#' .. ARGV[2]
 local has_returned = not unordered and redis.call('EXISTS', KEYS[7]) == 1
 local function returned(place) return has_returned and redis.call('ZSCORE', KEYS[7], place) end
-local function mine(place) return #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, me) == 1 end
+local function mine(place) -- How often it was claimed, if this is the last who did.
+  local claim = redis.call('XPENDING', KEYS[2], 'workers', place, place, 1, me)[1]
+  return claim and claim[4]
+end
 local function claimed(place)
   if unordered then return mine(place) end
   return returned(place) or #redis.call('XPENDING', KEYS[2], 'workers', place, place, 1) == 1
@@ -272,6 +275,7 @@ local has_state = redis.call('EXISTS', KEYS[3]) == 1
 local answers, settled = {}, {}
 for n, job in ipairs(jobs) do
   local answer
+  local claims = unordered and job.verdict ~= 'bury' and mine(job.place)
   if job.verdict == 'bury' then
     if fresh and not (unordered and redis.call('HEXISTS', KEYS[5], job.dead_id) == 1) then
       local written, word = pcall(job.write, job)
@@ -296,7 +300,7 @@ for n, job in ipairs(jobs) do
     else
       answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     end
-  elseif (unordered and not mine(job.place)) or redis.call('XACK', KEYS[2], 'workers', job.place) == 0 then
+  elseif (unordered and not claims) or redis.call('XACK', KEYS[2], 'workers', job.place) == 0 then
     answer = 'gone'
   else
     local written, word = pcall(job.write, job)
@@ -306,7 +310,7 @@ for n, job in ipairs(jobs) do
       if has_state then redis.call('HDEL', KEYS[3], job.place) end
       answer = word
     else
-      redis.call('XCLAIM', KEYS[2], 'workers', me, '0', job.place, 'FORCE', 'JUSTID')
+      redis.call('XCLAIM', KEYS[2], 'workers', me, '0', job.place, 'RETRYCOUNT', claims or 1, 'FORCE', 'JUSTID')
       answer = 'rejected ' .. (type(word) == 'table' and word.err or tostring(word))
     end
   end

@@ -48,6 +48,7 @@ impl Partition {
         now_ms: u64,
         guard: Guard<'_>,
         places: &[Place],
+        claims: &[u64],
         stopped: usize,
     ) -> Answer {
         match self.admit(guard) {
@@ -56,7 +57,10 @@ impl Partition {
             Guarded::Fresh => {}
         }
         // What is not claimed is named in vain; its line is not looked for where nobody owns it.
-        let moves = |(_, place): &(usize, &Place)| !guard.is_unordered() || self.is_claimed(guard, **place);
+        let moves = |(n, place): &(usize, &Place)| {
+            let is_it = || self.stream.deliveries(**place) == claims.get(*n).copied();
+            !guard.is_unordered() || (self.is_claimed(guard, **place) && is_it())
+        };
         let moving: Vec<(usize, Place)> =
             places.iter().enumerate().filter(moves).map(|(n, place)| (n, *place)).collect();
         for (n, place) in moving {
@@ -81,5 +85,14 @@ impl Partition {
 }
 
 pub(super) fn entry(place: Place, job: Job, state: JobState, recovered: bool) -> Entry {
-    Entry { place, id: job.id, key: job.key, envelope: job.envelope, state, recovered, returned: false }
+    Entry {
+        place,
+        id: job.id,
+        key: job.key,
+        envelope: job.envelope,
+        state,
+        recovered,
+        returned: false,
+        claim: 1,
+    }
 }

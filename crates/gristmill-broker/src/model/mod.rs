@@ -223,7 +223,9 @@ impl Model {
             Call::Settle(jobs) => partition.settle(now_ms, guard, jobs),
             Call::Take { after, count, cursor } => partition.take(now_ms, guard, *after, *count, *cursor),
             Call::Start(starts) => partition.start(guard, starts),
-            Call::HandBack { places, stopped } => partition.hand_back(now_ms, guard, places, *stopped),
+            Call::HandBack { places, claims, stopped } => {
+                partition.hand_back(now_ms, guard, places, claims, *stopped)
+            }
             Call::Census { .. } => partition.census(guard),
             Call::Promote(slice) => partition.promote(now_ms, Some(guard), slice),
             Call::Forward(ids) => partition.forward(guard, ids),

@@ -154,7 +154,8 @@ impl Partition {
                 }
             }
         } else if matches!(settled, Settled::Rejected(_)) {
-            self.stream.give_back(now_ms, &guard.fence.consumer(), job.place);
+            let deliveries = self.stream.deliveries(job.place).filter(|_| guard.is_unordered());
+            self.stream.give_back(now_ms, &guard.fence.consumer(), job.place, deliveries);
         } else {
             self.stream.acknowledge(job.place);
             self.stream.delete(job.place);

@@ -152,11 +152,27 @@ impl<T: Clone> Stream<T> {
         true
     }
 
-    /// `XACK`, and `XCLAIM FORCE JUSTID`, which takes it back if its entry is there.
-    pub(super) fn give_back(&mut self, now_ms: u64, consumer: &str, place: Place) {
+    /// `XACK`, and `XCLAIM RETRYCOUNT FORCE JUSTID`, which takes it back if its entry is there. `None`: as if it were the first
+    /// time.
+    pub(super) fn give_back(&mut self, now_ms: u64, consumer: &str, place: Place, deliveries: Option<u64>) {
         self.pending.remove(&place);
         if self.entries.contains_key(&place) {
-            self.pending.insert(place, Claim::new(consumer, now_ms));
+            let first = Claim::new(consumer, now_ms);
+            self.pending.insert(place, Claim { deliveries: deliveries.unwrap_or(1), ..first });
+        }
+    }
+
+    /// How often it was given, where it is pending.
+    pub(super) fn deliveries(&self, place: Place) -> Option<u64> {
+        self.pending.get(&place).map(|claim| claim.deliveries)
+    }
+
+    /// These claims, as far as they are of a moment that is to come, are of now: the clock was set back.
+    pub(super) fn bring_near(&mut self, now_ms: u64, places: impl IntoIterator<Item = Place>) {
+        for place in places {
+            if let Some(claim) = self.pending.get_mut(&place).filter(|_| self.entries.contains_key(&place)) {
+                claim.since_ms = claim.since_ms.min(now_ms);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ use super::claim::entry;
 use super::partition::{Job, Partition};
 use super::recover::found_marked;
 use super::stream::{Over, TakenOver};
+use crate::entry::Entry;
 use crate::extend::Extended;
 use crate::fence::{Fence, Incarnation};
 use crate::grab::Grabbed;
@@ -56,13 +57,18 @@ impl Partition {
     }
 
     fn grabbed(&self, now_ms: u64, taken: Vec<(Place, Job)>, delivered: Option<Place>) -> Grabbed {
-        let claimed = |(place, job)| entry(place, job, self.state_of(now_ms, place), false);
+        let claimed = |(place, job)| self.claimed(now_ms, place, job, false);
         Grabbed::Jobs {
             entries: taken.into_iter().map(claimed).collect(),
             delivered,
             next_due: self.delayed.keys().next().map(|(due, _)| UnixMillis(*due)),
             now: UnixMillis(now_ms),
         }
+    }
+
+    fn claimed(&self, now_ms: u64, place: Place, job: Job, recovered: bool) -> Entry {
+        let claim = self.stream.deliveries(place).unwrap_or_default();
+        Entry { claim, ..entry(place, job, self.state_of(now_ms, place), recovered) }
     }
 
     fn held_by(&self, consumer: &str) -> impl Iterator<Item = Place> {
@@ -98,6 +104,9 @@ impl Partition {
         let pending = self.stream.pending().range(cursor..).take(slice);
         let rows: Vec<(Place, Option<u64>)> =
             pending.map(|(place, claim)| (*place, claim.idle_ms(now_ms).checked_sub(timeout_ms))).collect();
+        if timeout_ms > 0 {
+            self.stream.bring_near(now_ms, rows.iter().map(|(place, _)| *place));
+        }
         let full = rows.last().filter(|_| rows.len() == slice);
         let mut next = full.map_or(Place::ZERO, |(last, _)| last.next());
         let (mut entries, mut settled) = (Vec::new(), Vec::new());
@@ -110,8 +119,7 @@ impl Partition {
             for (place, job, holder) in taken.entries {
                 settled.push(place);
                 self.suspect(now_ms, incarnation, place, &holder);
-                let state = self.state_of(now_ms, place);
-                entries.push(entry(place, job, state, holder != HANDED_BACK));
+                entries.push(self.claimed(now_ms, place, job, holder != HANDED_BACK));
             }
         }
         let left = rows.iter().filter(|(place, _)| !settled.contains(place));

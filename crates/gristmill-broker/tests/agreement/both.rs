@@ -43,8 +43,8 @@ pub(crate) struct Both {
     pub(crate) heard: Vec<&'static str>,
     pub(crate) jobs: Vec<Known>,
     pub(crate) tenures: [Vec<Tenure>; ACTORS],
-    /// What each was given without a lease, in the model's places.
-    pub(crate) held: [Vec<Place>; ACTORS],
+    /// What each was given without a lease, in the model's places, and which claims those were.
+    pub(crate) held: [Vec<(Place, u64)>; ACTORS],
     /// When this sequence began.
     pub(crate) began: UnixMillis,
     pub(crate) fires: u64,

@@ -209,6 +209,8 @@ pub(crate) enum Call {
     },
     HandBack {
         jobs: Vec<Which>,
+        /// Where no lease guards them.
+        claims: Vec<u64>,
         stopped: usize,
     },
     Take {
@@ -366,7 +368,7 @@ fn call() -> impl Strategy<Value = Call> {
         10 => (1..5usize).prop_map(|count| Call::Claim { count }),
         6 => (proptest::bool::weighted(0.3), 1..4usize).prop_map(|(go_on, count)| Call::Recover { go_on, count }),
         32 => (span(), vec(settle(), 1..5)).prop_map(|(window, jobs)| Call::Settle { window, jobs }),
-        3 => (vec(which(), 0..4), 0..4usize).prop_map(|(jobs, stopped)| Call::HandBack { jobs, stopped }),
+        3 => (vec(which(), 0..4), 0..4usize).prop_map(|(jobs, stopped)| Call::HandBack { jobs, claims: Vec::new(), stopped }),
         6 => (proptest::bool::weighted(0.3), 1..4usize).prop_map(|(go_on, count)| Call::Take { go_on, count }),
         18 => vec((which(), turn(), how()), 1..4).prop_map(|starts| Call::Start { starts }),
         2 => Just(Call::Census),

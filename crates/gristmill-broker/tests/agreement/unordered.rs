@@ -14,6 +14,7 @@ use crate::plan::{ACTORS, Call, Operation as Ordered, Settle, Span, Which};
 use gristmill_broker::call::Guard;
 use gristmill_broker::extend::Extended;
 use gristmill_broker::grab::Grabbed;
+use gristmill_broker::locate::ClaimView;
 use gristmill_broker::reclaim::{Reclaim, Reclaimed};
 use gristmill_broker::state::Suspicion;
 use gristmill_broker::{Entry, Fence};
@@ -59,6 +60,7 @@ pub(crate) const WORDS: &[&str] = &[
     "settle:late",
     "hand_back:done",
     "hand_back:late",
+    "hand_back:of a claim before",
     "marked:started",
     "marked:gone",
     "marked:at_turn",
@@ -141,11 +143,18 @@ impl Both {
                 self.hear_late(who, &named, "settle:late");
                 self.unleased(who, &Call::Settle { window: *window, jobs: settles }).await
             }
-            Operation::HandBack { who, jobs, stopped } => {
-                let who = self.who(*who);
+            Operation::HandBack { who, jobs, first, stopped } => {
+                // Late, where one claims again what it claimed before.
+                let again = if *first { self.claimed_again() } else { None };
+                let who = again.map_or_else(|| self.who(*who), |(who, _)| who);
                 self.hear_late(who, jobs, "hand_back:late");
-                let jobs = self.named(who, jobs).into_iter().map(|(_, index)| self.newest(index)).collect();
-                self.unleased(who, &Call::HandBack { jobs, stopped: *stopped }).await
+                let mut named = self.named(who, jobs);
+                named.retain(|(_, index)| again.is_none_or(|(_, again)| again != *index));
+                named.extend(again.map(|(_, index)| (0, index)));
+                let claims = named.iter().map(|(_, index)| self.claim_of(who, *index, *first)).collect();
+                let jobs = named.into_iter().map(|(_, index)| self.newest(index)).collect();
+                self.heard.extend(again.map(|_| "hand_back:of a claim before"));
+                self.unleased(who, &Call::HandBack { jobs, claims, stopped: *stopped }).await
             }
             Operation::Start { who, starts } => {
                 let who = self.who(*who);
@@ -211,7 +220,8 @@ impl Both {
             Job::Claimed(n) => nth(claims.iter().map(|(place, _)| *place).collect(), n),
             Job::Lost(n) => {
                 let mine: BTreeSet<Place> = claimed(true).map(|(place, _)| *place).collect();
-                let lost = self.held[who].iter().rev().filter(|place| !mine.contains(place));
+                let lost =
+                    self.held[who].iter().rev().map(|(place, _)| place).filter(|place| !mine.contains(place));
                 nth(lost.copied().collect(), n)
             }
             Job::Any(n) => self.jobs.len().checked_sub(n + 1),
@@ -223,6 +233,15 @@ impl Both {
         let mut known = BTreeSet::new();
         let found = jobs.iter().enumerate().filter_map(|(n, job)| Some((n, self.job(who, *job)?)));
         found.filter(|(_, index)| known.insert(*index)).collect()
+    }
+
+    /// The claim that a call names: the first or the last that its sender was given, or whatever stands where it was given none.
+    fn claim_of(&self, who: usize, index: usize, first: bool) -> u64 {
+        let place = self.given[1].places[index];
+        let mut given = self.held[who].iter().filter(|(held, _)| *held == place).map(|(_, claim)| *claim);
+        let named = if first { given.next() } else { given.next_back() };
+        let stands = || self.model.claims(&self.keys).into_iter().find(|(claimed, _)| *claimed == place);
+        named.or_else(|| Some(stands()?.1.deliveries)).unwrap_or_default()
     }
 
     fn newest(&self, index: usize) -> Which {
@@ -239,8 +258,19 @@ impl Both {
         }
     }
 
+    /// Who claims a job that it had claimed before, and which.
+    fn claimed_again(&self) -> Option<(usize, usize)> {
+        let is_again = |(place, claim): &(Place, ClaimView)| {
+            let me = |who: &usize| Fence::unordered(&incarnation(*who)).consumer() == claim.holder;
+            let who = (0..ACTORS).find(me)?;
+            let index = self.given[1].places.iter().position(|given| given == place)?;
+            (self.claim_of(who, index, true) < claim.deliveries).then_some((who, index))
+        };
+        self.model.claims(&self.keys).iter().find_map(is_again)
+    }
+
     fn holds(&mut self, who: usize, entries: &[Entry]) {
-        self.held[who].extend(entries.iter().map(|entry| entry.place));
+        self.held[who].extend(entries.iter().map(|entry| (entry.place, entry.claim)));
     }
 
     async fn unleased(&mut self, who: usize, call: &Call) -> Outcome {

@@ -28,10 +28,10 @@ impl Both {
                     jobs.iter().filter_map(|job| self.settle(side, self.which(job.job)?, job)).collect(),
                 )
             }),
-            plan::Call::HandBack { jobs, stopped } => [0, 1].map(|side| {
+            plan::Call::HandBack { jobs, claims, stopped } => [0, 1].map(|side| {
                 let places: Vec<Place> = places(jobs, side);
                 let stopped = (*stopped).min(places.len());
-                Call::HandBack { places, stopped }
+                Call::HandBack { places, claims: claims.clone(), stopped }
             }),
             plan::Call::Take { go_on, count } => [0, 1].map(|side: usize| {
                 let after = if *go_on { self.given[side].taken[who] } else { 0 };

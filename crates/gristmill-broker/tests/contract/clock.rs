@@ -1,11 +1,14 @@
-//! What a Redis clock that was set back leaves behind: every stored time is further away than it was ever meant to be. That is
-//! what these tests write; the clock itself is the machine's, and stays.
+//! What a Redis clock that was set back leaves behind: every stored time is further away than it was ever meant to be. Most of these
+//! tests write that; where Redis itself keeps the time, they set the server's clock.
 
 use crate::fixture::*;
 use gristmill_broker::Epoch;
 use gristmill_broker::lease::acquire::Acquired;
 use gristmill_broker::lease::renew::{Renew, Renewed};
-use std::time::Duration;
+use gristmill_broker::reclaim::{Reclaim, Reclaimed};
+use gristmill_job::Place;
+use gristmill_testkit::server::ServerOptions;
+use std::time::{Duration, Instant};
 
 const TTL: Duration = Duration::from_secs(5);
 
@@ -103,5 +106,49 @@ fn a_node_from_before_the_clock_was_set_back_lives_for_its_ttl_and_has_been_ther
         assert_eq!(living[0].since, Duration::ZERO);
         let again = announce("lives", HOUR).await;
         assert!(again[0].since < SOON, "it grows from here on: {:?}", again[0].since);
+    });
+}
+
+/// Past the harness, which keeps to itself what a test that passes prints.
+fn can_set_a_clock() -> bool {
+    let missing = ServerOptions::find_faketime().err();
+    if let Some(missing) = &missing {
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED what a clock that is set leaves behind: {missing}\n"),
+        );
+    }
+    missing.is_none()
+}
+
+#[test]
+fn a_claim_from_before_the_clock_was_set_back_stands_for_its_timeout_and_no_longer() {
+    if !can_set_a_clock() {
+        return;
+    }
+    on_each_with(&ServerOptions::new().settable_clock(), async |world| {
+        let timeout = Duration::from_millis(300);
+        world.unordered().await;
+        world.enqueue(&[ours("1", "k"), ours("2", "k")]).await;
+        assert_eq!(world.grab("dead", 1).await.len() + world.grab("lives", 1).await.len(), 2);
+        world.server.set_clock(-36_000).unwrap();
+        let reclaim = async |count| {
+            let reclaim = Reclaim { timeout, cursor: Place::ZERO, count };
+            match world.connection.reclaim(&world.keys, &incarnation("b"), reclaim).await.unwrap() {
+                Reclaimed::Slice { entries, .. } => ids(&entries),
+                other => panic!("{other:?}"),
+            }
+        };
+        // A look is enough, and takes nothing.
+        assert_eq!((reclaim(0).await.len(), reclaim(9).await.len()), (0, 0));
+        let counted = world.raw(&[b"XPENDING", world.keys.stream.as_bytes(), b"workers", b"-", b"+", b"9"]);
+        let counted = counted.as_array().unwrap().iter().map(|row| row.as_array().unwrap()[3].as_int());
+        assert_eq!(counted.collect::<Vec<_>>(), [Some(1); 2], "nothing was delivered");
+        let deadline = Instant::now() + SOON;
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            taken.extend(reclaim(9).await);
+            assert!(Instant::now() < deadline, "a claim stays for as long as the clock was set back");
+        }
     });
 }

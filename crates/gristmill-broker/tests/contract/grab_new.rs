@@ -27,7 +27,7 @@ fn what_is_new_is_claimed_and_what_was_handed_back_is_left_to_grab() {
         world.enqueue(&[ours("1", "k"), ours("2", "k"), ours("3", "k"), ours("4", "k")]).await;
         let first = world.grab("a", 1).await;
         let fence = Fence::unordered(&incarnation("a"));
-        let back = Call::HandBack { places: vec![first[0].place], stopped: 0 };
+        let back = Call::HandBack { places: vec![first[0].place], claims: vec![first[0].claim], stopped: 0 };
         world.connection.call(&back, Guard::unordered(&world.keys, &fence, WINDOW_MS)).await.unwrap();
         assert_eq!(ids(&world.new_ones("b", 2).await), ["2", "3"]);
         assert_eq!(ids(&world.new_ones("b", 2).await), ["4"]);

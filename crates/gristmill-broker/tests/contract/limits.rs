@@ -202,6 +202,14 @@ fn a_rate_that_was_used_up_before_the_clock_was_set_back_is_used_up_for_its_burs
         let asked = world.admit("a", &limit, &[asks(1, 1)]).await;
         let Admitted::Until(wait) = asked[0] else { panic!("{asked:?}") };
         assert!(wait <= Duration::from_secs(1), "{wait:?}");
+        // And that time passes.
+        let deadline = std::time::Instant::now() + SOON;
+        while world.admit("a", &limit, &[asks(1, 1)]).await != [Admitted::Passed] {
+            assert!(
+                std::time::Instant::now() < deadline,
+                "it stands still for as long as the clock was set back"
+            );
+        }
     });
 }
 
@@ -292,6 +300,8 @@ fn at_random_the_scripts_do_what_the_model_says_and_never_exceed_the_limit() {
     on_each(async |world| {
         let (mut rng, mut model, most) = (SplitMix64::new(seed), Model::default(), 3);
         let limit = at_most(3);
+        // As every node does at its start; before, nothing is kept.
+        world.connection.limit(&world.queue.name, &[(KIND, limit)], "a").await.unwrap();
         for step in 0..600 {
             let (who, job, epoch) = (["a", "b", "c"][rng.below(3) as usize], rng.below(6), rng.below(4));
             let said = match rng.below(8) {

@@ -21,7 +21,8 @@
 //! * `purge`: what a person purges, and what becomes of its owner.
 //! * `people_model`: the same on the model, at random.
 //! * `waiting`: what a job waits for, as it is read for people.
-//! * `unordered`: queues with ordering none. `grab_new`: what is new there.
+//! * `unordered`: queues with ordering none. `grab_new`: what is new there. `unordered_claims`: what becomes of a claim that is laid
+//!   down, lost, or made again.
 //! * `connection`: what ends a connection, and what it says.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // the lint knows `#[test]` functions, not their helpers
 
@@ -50,4 +51,5 @@ mod settling;
 mod suspects;
 mod traces;
 mod unordered;
+mod unordered_claims;
 mod waiting;

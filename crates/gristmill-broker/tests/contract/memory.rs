@@ -122,7 +122,7 @@ fn v13_marks_holds_and_returned_jobs_go_on_when_memory_is_full() {
         let words = world.settle(&mut b, batch).await;
         use Settled::{Dead, Done, Retried};
         assert_eq!(words, [Dead, Done, Retried, Done, Retried, Dead]);
-        let call = Call::HandBack { places: places[3..].to_vec(), stopped: 2 };
+        let call = Call::HandBack { places: places[3..].to_vec(), claims: Vec::new(), stopped: 2 };
         assert_eq!(world.call(&mut b, call).await, Answer::Done);
         let census = world.call(&mut b, Call::Census { cursors: (0, 0) }).await;
         let changes = world.changes();

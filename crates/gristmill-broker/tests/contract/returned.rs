@@ -198,7 +198,7 @@ fn a_returned_job_is_loaded_marked_and_handed_back_where_it_lies() {
             [(back.place, Some(back.clone())), (nowhere, None), (claimed.place, Some(claimed.clone()))];
         assert_eq!(loaded, expected);
         assert_eq!(world.start(&mut a, How::Beside, &[&back]).await, [Marked::Started]);
-        let call = Call::HandBack { places: vec![back.place, claimed.place], stopped: 1 };
+        let call = Call::HandBack { places: vec![back.place, claimed.place], claims: Vec::new(), stopped: 1 };
         assert_eq!(world.call(&mut a, call).await, Answer::Done);
         assert_eq!(world.line(back.place), Some(StateLine { interrupted: true, ..replayed(1) }));
         assert_eq!(world.call(&mut a, Call::Release).await, Answer::Done);

@@ -301,7 +301,7 @@ fn v33_a_run_that_was_stopped_hard_is_noted_as_interrupted() {
         world.start(&mut a, How::Look, &[&look]).await;
         // 1 and 4 were stopped, of which 4 had no mark: its kind does not ask. 1 is named twice.
         let order = vec![places[0], places[3], places[1], places[2], places[0]];
-        let call = Call::HandBack { places: order, stopped: 2 };
+        let call = Call::HandBack { places: order, claims: Vec::new(), stopped: 2 };
         assert_eq!(world.call(&mut a, call.clone()).await, Answer::Done);
         let interrupted = Some(StateLine { interrupted: true, ..StateLine::default() });
         let stand = |world: &World| places.iter().map(|place| world.line(*place)).collect::<Vec<_>>();

@@ -16,9 +16,9 @@ use gristmill_broker::{CallError, Entry, Epoch, Fence, Mode, QueueDefinition, Se
 use gristmill_job::{Place, QueueName};
 use std::time::Duration;
 
-const NOW: Duration = Duration::ZERO;
+pub(crate) const NOW: Duration = Duration::ZERO;
 
-fn line_of(entry: &Entry) -> StateLine {
+pub(crate) fn line_of(entry: &Entry) -> StateLine {
     entry.state.line().cloned().unwrap_or_default()
 }
 
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    async fn extend(&self, name: &str, entries: &[Entry]) -> Vec<Place> {
+    pub(crate) async fn extend(&self, name: &str, entries: &[Entry]) -> Vec<Place> {
         let places: Vec<Place> = entries.iter().map(|entry| entry.place).collect();
         self.connection.extend(&self.keys, &incarnation(name), &places).await.unwrap().lost
     }
@@ -48,7 +48,7 @@ impl World {
     }
 
     /// Everything that is over.
-    async fn reclaimed(&self, name: &str, timeout: Duration, count: usize) -> Vec<Entry> {
+    pub(crate) async fn reclaimed(&self, name: &str, timeout: Duration, count: usize) -> Vec<Entry> {
         let (mut all, mut cursor) = (Vec::new(), Place::ZERO);
         loop {
             let Reclaimed::Slice { entries, next, .. } = self.reclaim(name, timeout, cursor, count).await
@@ -63,16 +63,16 @@ impl World {
         }
     }
 
-    async fn unleased(&self, name: &str, call: Call) -> Answer {
+    pub(crate) async fn unleased(&self, name: &str, call: Call) -> Answer {
         let fence = Fence::unordered(&incarnation(name));
         self.connection.call(&call, Guard::unordered(&self.keys, &fence, WINDOW_MS)).await.unwrap()
     }
 
-    async fn settle_as(&self, name: &str, jobs: Vec<Settle>) -> Vec<Settled> {
+    pub(crate) async fn settle_as(&self, name: &str, jobs: Vec<Settle>) -> Vec<Settled> {
         settled(self.unleased(name, Call::Settle(jobs)).await)
     }
 
-    async fn mark_as(&self, name: &str, entry: &Entry, how: How) -> Marked {
+    pub(crate) async fn mark_as(&self, name: &str, entry: &Entry, how: How) -> Marked {
         let start = Start { place: entry.place, turn: entry.state.turn(), how };
         match self.unleased(name, Call::Start(vec![start])).await {
             Answer::Started(marks) => marks[0],
@@ -80,7 +80,7 @@ impl World {
         }
     }
 
-    fn holder(&self, entry: &Entry) -> Option<String> {
+    pub(crate) fn holder(&self, entry: &Entry) -> Option<String> {
         let place = entry.place.to_string();
         self.holders().into_iter().find(|(held, _)| *held == place).map(|(_, holder)| holder)
     }
@@ -322,51 +322,6 @@ fn reclaim_follows_its_cursor_to_the_end_in_bounded_slices_and_leaves_live_claim
         let all = world.reclaimed("b", timeout, 2).await;
         assert_eq!(all.len(), 18, "those of the live node were left alone");
         assert!(all.iter().all(|entry| entry.recovered && line_of(entry).suspicion == Suspicion::Weak));
-    });
-}
-
-#[test]
-fn what_was_handed_back_is_taken_at_once_and_not_suspected() {
-    on_each(async |world| {
-        world.unordered().await;
-        world.enqueue(&[own("1", "k"), own("2", "k"), own("3", "k")]).await;
-        let a = world.grab("a", 2).await;
-        let b = world.grab("b", 1).await;
-        assert_eq!(world.mark_as("a", &a[1], How::Beside).await, Marked::Started);
-        assert_eq!(world.mark_as("a", &b[0], How::Beside).await, Marked::Gone, "of another");
-        // Of three places the first was stopped hard; one of them is another's, and stays so.
-        let places = vec![a[1].place, b[0].place, a[0].place];
-        assert_eq!(world.unleased("a", Call::HandBack { places, stopped: 1 }).await, Answer::Done);
-        assert_eq!(world.holder(&b[0]), Some(Fence::unordered(&incarnation("b")).consumer()));
-        let taken = world.grab("c", 5).await;
-        assert_eq!(ids(&taken), ["1", "2"]);
-        assert_eq!(taken[0].state.line(), None);
-        let line = StateLine { interrupted: true, ..StateLine::default() };
-        assert_eq!(line_of(&taken[1]), line, "the mark is gone, and it is noted as interrupted");
-        assert_eq!(world.settle_as("a", vec![done(&a[0])]).await, [Settled::Gone]);
-    });
-}
-
-#[test]
-fn poison_is_found_step_by_step_and_an_own_claim_is_not_suspected() {
-    on_each(async |world| {
-        world.unordered().await;
-        world.enqueue(&[own("1", "k")]).await;
-        let entry = &world.grab("a", 1).await[0];
-        // A claim whose answer was lost comes back to its own node.
-        assert_eq!(line_of(&world.reclaimed("a", NOW, 5).await[0]), StateLine::default());
-        let mut suspicions = Vec::new();
-        for (node, how) in [("b", How::Beside), ("c", How::Alone), ("d", How::Alone), ("e", How::Alone)] {
-            let taken = world.reclaimed(node, NOW, 5).await;
-            let line = line_of(&taken[0]);
-            suspicions.push((line.suspicion, line.crashes.len()));
-            assert_eq!(world.mark_as(node, entry, how).await, Marked::Started);
-        }
-        use Suspicion::{Strong, Weak};
-        assert_eq!(suspicions, [(Weak, 0), (Strong, 0), (Strong, 1), (Strong, 2)]);
-        // A settle removes everything.
-        assert_eq!(world.settle_as("e", vec![done(entry)]).await, [Settled::Done]);
-        assert_eq!(world.line(entry.place), None);
     });
 }
 

@@ -190,7 +190,7 @@ pub(super) fn dead_json(found: &DeadFound, beside: Beside) -> Value {
 }
 
 /// What a mark says where nothing else of its job is left.
-fn standing(mark: &MarkView, now: UnixMillis) -> String {
+pub(crate) fn standing(mark: &MarkView, now: UnixMillis) -> String {
     let (word, rest) = mark.standing.split_once(' ').unwrap_or((&mark.standing, ""));
     match word {
         "applied" => "done: its effects are applied".into(),

@@ -21,7 +21,7 @@ pub(crate) struct NameArguments {
     /// Its queue, where several have one of this name
     #[arg(long)]
     queue: Option<String>,
-    /// Why, for the audit log
+    /// Why, for the audit log and, of a pause, for `schedules list`; pause needs it
     #[arg(long, value_name = "TEXT", value_parser = said)]
     reason: Option<String>,
     /// Say what would be done, and change nothing

@@ -36,7 +36,8 @@ fn a_job_that_nobody_holds_is_cancelled_explained_and_may_come_again() {
     assert_eq!((&done["result"], &done["place"]), (&json!("cancelled"), &json!(place.to_string())));
     assert_eq!(length(&fixture, b"a"), 1);
     let again = fixture.run("cancel charge-7 --reason sold-out");
-    assert!(again.code == 1 && again.err.contains("does not wait"), "{again:?}");
+    assert!(again.code == 1 && again.err.contains("does not wait, it is cancelled by "), "{again:?}");
+    assert!(again.err.contains("because: sold-out"), "{again:?}");
     let explained = fixture.run("explain charge-7").out;
     assert!(explained.contains("cancelled by ") && explained.contains("because: sold-out"), "{explained}");
     assert!(explained.contains("the id may come again"), "{explained}");

@@ -1,6 +1,7 @@
 //! Running the program and reading what it said.
 
 use gristmill_testkit::process::{Output, Process, ProcessOptions};
+use gristmill_testkit::proxy::Proxy;
 use gristmill_testkit::server::{Appendonly, Server, ServerOptions};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,23 @@ impl Fixture {
             .args(["--redis", url.as_str()])
             .args(args.split_whitespace())
             .stdin(stdin))
+    }
+
+    /// The program by way of a proxy that loses the answer of this script, once it was executed. The script's source may stand
+    /// in several files of the broker.
+    #[track_caller]
+    pub(crate) fn run_unanswered(&self, script: &[&str], args: &str) -> Said {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../gristmill-broker/src/lua");
+        let read = |part: &&str| std::fs::read_to_string(folder.join(part).with_extension("lua")).unwrap();
+        let source: String = script.iter().map(read).collect();
+        let hash = self.server.command(&["SCRIPT", "LOAD", &source]).unwrap();
+        let proxy = Proxy::start(self.server.port()).unwrap();
+        let fault = proxy.cut_after_next_request(hash.as_str().unwrap());
+        let said = run(ProcessOptions::new(gristmill())
+            .args(["--redis", proxy.url().as_str()])
+            .args(args.split_whitespace()));
+        assert!(fault.struck(), "the script was not called: {said:?}");
+        said
     }
 
     /// A node with handlers that do what they should not, ready. Leases are short.

@@ -14,6 +14,7 @@
 //! * [`producers`]: a producer in another language;
 //! * [`health`], [`monitor`]: what processes answer about themselves and about queues; [`asked`] is how they are asked;
 //! * [`traces`]: what a [`collector`] hears of jobs, whatever becomes of them;
+//! * [`unanswered`]: commands whose answer is lost, said again;
 //! * [`unordered`]: what people see of a queue with ordering none;
 //! * [`windows`]: how long ids are known, queue by queue;
 //! * [`node`]: start, signals, exit codes;
@@ -46,5 +47,6 @@ mod replay;
 mod schedules;
 #[cfg(feature = "otlp")]
 mod traces;
+mod unanswered;
 mod unordered;
 mod windows;

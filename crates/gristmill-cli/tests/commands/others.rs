@@ -342,7 +342,7 @@ fn after_a_kill_the_job_runs_again_elsewhere_under_the_same_idempotency_key() {
 #[test]
 fn what_a_command_says_on_standard_error_is_in_the_log_where_that_was_asked_for() {
     let fixture = Fixture::new();
-    let kind = "[kinds.\"price.changed\"]\nexec = [\"sh\", \"-c\", \"echo rendering $GRISTMILL_ID >&2\"]\n";
+    let kind = "[kinds.\"price.changed\"]\nexec = [\"sh\", \"-c\", \"echo rendering $GRISTMILL_ID >&2; printf unended >&2\"]\n";
     let quiet = node(&fixture, kind);
     enqueue(&fixture, &[("e1", "k", 1, "1")]);
     eventually(SOON, "it is done", || fixture.run("explain e1").out.contains("done").then_some(()));
@@ -353,5 +353,6 @@ fn what_a_command_says_on_standard_error_is_in_the_log_where_that_was_asked_for(
     talking
         .wait_line(|line| line.text.contains("rendering e2") && line.text.contains("price.changed"), SOON)
         .unwrap();
+    talking.wait_line(|line| line.text.contains("unended"), SOON).unwrap();
     drain(talking);
 }

@@ -58,12 +58,33 @@ fn a_pause_says_who_why_and_until_when_and_ends_once() {
     let paused: Vec<_> = why.as_array().unwrap().iter().filter(|why| why["code"] == "paused").collect();
     assert!(paused.len() == 2 && paused.iter().any(|why| why["until_ms"].is_u64()), "{why}");
 
+    let doctor = fixture.run("doctor --json").json();
+    let found: Vec<_> =
+        doctor["findings"].as_array().unwrap().iter().filter(|it| it["check"] == "q: paused").collect();
+    assert_eq!(found.len(), 2, "{doctor}");
+    for finding in &found {
+        assert_eq!(finding["severity"], "warn");
+        assert!(finding["found"].as_str().unwrap().contains(" is paused by "), "{finding}");
+    }
+    assert!(found.iter().any(|it| it["mend"] == "its jobs wait until `gristmill resume q`"), "{found:?}");
+    let keys = fixture.run("keys q");
+    assert!(
+        keys.out.contains("kind charge of queue q is paused by ") && keys.out.contains("bank-is-down"),
+        "{keys:?}"
+    );
+    assert!(keys.err.contains("but the end of a pause or its turn"), "{keys:?}");
+    let paused = fixture.run("keys q --json").json()["paused"].clone();
+    assert_eq!(paused, fixture.run("pauses q --json").json()["pauses"]);
+    assert_eq!(paused.as_array().unwrap().len(), 2);
+
     let dry = fixture.run("resume q --dry-run --json").json();
     assert_eq!((&dry["result"], &dry["was"]["reason"]), (&json!("would_resume"), &json!("all")));
     assert!(fixture.run("resume q").out.contains("because: all"));
     assert_eq!(fixture.run("resume q").code, 1);
     assert_eq!(fixture.run("resume q --kind charge --reason up-again").code, 0);
     assert!(!fixture.run("explain charge-1").out.contains("paused"));
+    assert!(!fixture.run("doctor").out.contains("paused"));
+    assert_eq!(fixture.run("keys q --json").json()["paused"], json!([]));
     let acts = fixture.run("audit --json").json();
     let acts: Vec<_> =
         acts["acts"].as_array().unwrap().iter().map(|act| act["what"].as_str().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! How long an id is known: a window of each queue.
+//! How long an id is known, a window of each queue; and how long a job of a kind may wait.
 
 use crate::fixture::{Fixture, SOON};
 use gristmill_testkit::eventually;
@@ -72,4 +72,23 @@ fn whoever_acts_on_a_queue_keeps_its_window() {
         assert_eq!(said.code, 0, "{said:?}");
         about(known_ms(&fixture, &format!("{queue}-waits")), window_ms);
     }
+}
+
+/// Of a kind in code, by settings alone; a job's own word goes before it.
+#[test]
+fn jobs_of_a_kind_that_came_too_late_end_unrun_as_settings_say() {
+    let fixture = Fixture::new();
+    fixture.enqueue("quick", &["late"]);
+    let own = "{\"id\":\"own\",\"key\":\"b\",\"kind\":\"quick\",\"payload\":{},\"expires_in_ms\":3600000}\n";
+    let file = fixture.file("own", own.as_bytes());
+    assert_eq!(fixture.run(&format!("enqueue q --from {}", file.display())).code, 0);
+    let node = fixture.stubborn_node("--set kinds.quick.expires_ms=1");
+    for (job, standing) in [("quick-late", "expired"), ("own", "applied")] {
+        let ended = eventually(SOON, "a verdict", || {
+            let found = fixture.run(&format!("explain {job} --json")).json()["found"][0].clone();
+            (found["is"] == "mark").then_some(found)
+        });
+        assert_eq!(ended["standing"], standing, "{ended}");
+    }
+    drop(node);
 }

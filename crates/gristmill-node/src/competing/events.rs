@@ -98,6 +98,8 @@ pub(crate) enum Action {
     Recovered(usize),
     /// A look at the whole partition has ended: by how much the oldest claim is over that was not taken.
     Over(Duration),
+    /// So much was stored of jobs that are gone; it is removed.
+    Repaired(u64),
     /// So many jobs that may run at most once were acknowledged and never started.
     Unstarted(usize),
     /// Runs that have not started come back as `NotStarted`, and others take their jobs: nobody has a slot for them here.

@@ -15,6 +15,7 @@
 //! limited kinds; `leaving`: what is handed back; `promoting`: jobs for later.
 
 mod claiming;
+mod counting;
 mod leaving;
 mod limiting;
 mod promoting;
@@ -44,6 +45,8 @@ pub(crate) struct Bounds {
     pub(crate) claim_jobs: usize,
     /// How long a claim stands that is not extended.
     pub(crate) visibility_timeout: Duration,
+    /// How often what is stored of jobs that are gone is looked for, about.
+    pub(crate) census_every: Duration,
     /// What becomes of jobs that do not simply succeed.
     pub(crate) policy: Policy,
 }
@@ -92,6 +95,7 @@ enum For {
     Start(Vec<Option<Arc<Slot>>>),
     HandBack,
     Forward,
+    Census,
 }
 
 #[derive(Debug)]
@@ -127,6 +131,7 @@ pub(crate) struct Machine {
     /// What is paused, once that was heard.
     pauses: Option<Arc<Pauses>>,
     promoting: promoting::Promoting,
+    counting: counting::Counting,
 }
 
 impl Machine {
@@ -155,6 +160,7 @@ impl Machine {
             outbox: settling::Outbox::Empty,
             pauses: None,
             promoting: promoting::Promoting::default(),
+            counting: counting::Counting::default(),
         }
     }
 
@@ -213,6 +219,7 @@ impl Machine {
             }
             (Ok(_), For::HandBack) => self.handed_back(&call, actions),
             (Ok(_), For::Forward) => self.outbox.forwarded(),
+            (Ok(Answer::Counted(census)), For::Census) => self.counted(census, now, actions),
             (result, purpose) => self.unanswered(result.err(), &call, purpose, now, actions),
         }
     }
@@ -245,6 +252,7 @@ impl Machine {
                 self.send_after(call.clone(), For::HandBack, pause, actions);
             }
             For::Forward => self.outbox.news(),
+            For::Census => self.counted(None, now, actions),
         }
     }
 
@@ -276,6 +284,7 @@ impl Machine {
             Phase::Serving => {
                 self.claim(now, actions);
                 self.promote(now, actions);
+                self.count(now, actions);
             }
             Phase::Draining => self.leave(actions),
             Phase::Left => {}

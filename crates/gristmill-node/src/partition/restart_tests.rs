@@ -18,14 +18,14 @@ use tokio::sync::mpsc;
 const SOON: Duration = Duration::from_secs(10);
 
 /// One partition of a node that reaches no Redis.
-struct Stage {
-    around: Arc<Surroundings>,
+pub(super) struct Stage {
+    pub(super) around: Arc<Surroundings>,
     shared: Arc<Shared>,
     definition: QueueDefinition,
 }
 
 impl Stage {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let redis = RedisConfig::new("redis://127.0.0.1:1");
         let link = Link::start(redis.clone(), "commands");
         let counters = Arc::new(Counters::default());
@@ -61,7 +61,7 @@ impl Stage {
         Self { around: Arc::new(around), shared, definition }
     }
 
-    async fn start(&self) -> ActorRef<Message> {
+    pub(super) async fn start(&self) -> ActorRef<Message> {
         let bounds = stage::bounds();
         let (shared, queue, around) = (self.shared.clone(), self.definition.clone(), self.around.clone());
         let told = Told::new(&around.telemetry, &queue.name, std::iter::empty());

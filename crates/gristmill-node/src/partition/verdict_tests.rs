@@ -19,6 +19,7 @@ fn entry() -> Entry {
         state: JobState::default(),
         recovered: false,
         returned: false,
+        claim: 1,
     }
 }
 

@@ -156,7 +156,8 @@ impl Executor {
         partition.began_one();
         let waited = self.telemetry.counts().then(|| waited(&run, &partition, started_at)).flatten();
         let current = (run.entry.clone(), run.attempt, context);
-        watched.begin(Live { partition, run, facts, started_at, waited, began });
+        let cancelled = cancellation.clone();
+        watched.begin(Live { partition, run, facts, started_at, waited, began, cancellation: cancelled });
         let (queue, telemetry) = (self.queue.clone(), self.telemetry.clone());
         let mut guard = Guard { queue, telemetry, watched: watched.clone(), registered: false };
         // From here on the thread may be held.
@@ -263,9 +264,16 @@ async fn within(
         cancellation.soft(hard_at);
     }
     tokio::select! {
-        answer = run => (answer, over),
+        answer = &mut run => (answer, over),
         () = tokio::time::sleep_until(hard_at.into()), if hard.is_some() => {
             cancellation.hard();
+            // Nothing can be stopped while it is polled, and a batch is not polled here. The watchdog sees one that holds its thread.
+            if let Some(polls) = cancellation.elsewhere() {
+                tokio::select! {
+                    answer = run => return (answer, true),
+                    () = polls.idle() => {}
+                }
+            }
             let limit = hard.unwrap_or_default();
             let error = format!("the run was stopped at its hard limit of {} ms", limit.as_millis());
             (Answer::Failed(Failure::new(ErrorClass::Timeout, vec![error])), true)

@@ -56,6 +56,8 @@ pub(crate) struct Hung {
     pub(crate) job: JobId,
     /// Since when it holds its thread, on the Redis clock.
     pub(crate) since: UnixMillis,
+    /// The batch it is handled with: its jobs hold one thread together.
+    pub(crate) batch: Option<usize>,
 }
 
 pub(crate) struct RunQueue {

@@ -11,13 +11,14 @@ use crate::partition::tenure::{Ended, Ran};
 use crate::supervisor::Message as ToSupervisor;
 use crate::worker::run_queue::{Hung, RunQueue, lock};
 use crate::worker::watched::{Limits, Live, Watched};
-use gristmill_handler::Answer;
+use gristmill_handler::{Answer, Polls};
 use gristmill_job::{ErrorClass, Failure, UnixMillis};
 use gristmill_telemetry::Telemetry;
 use gristmill_telemetry::events::job::HandlerGivenUp;
 use gristmill_telemetry::events::node::NodeEnds;
 use gristmill_telemetry::pulse::Pulse;
 use ractor::ActorRef;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -141,7 +142,7 @@ impl Watch {
     }
 
     fn end(&self, limits: &Limits) -> Option<String> {
-        let hung = self.runs.hung().len();
+        let hung = threads(&self.runs.hung());
         if hung > SPARE_THREADS {
             return Some(format!(
                 "{hung} handlers hold their threads and cannot be stopped, and there are {SPARE_THREADS} spare ones: \
@@ -192,6 +193,7 @@ impl Watch {
             kind: kind.to_owned(),
             job: run.entry.id.clone(),
             since: UnixMillis(clock.0.saturating_sub(u64::try_from(held.as_millis()).unwrap_or(u64::MAX))),
+            batch: live.cancellation.elsewhere().map(Polls::number),
         });
         let failure = Failure::new(ErrorClass::Timeout, vec![words.clone()]);
         partition.tell(Ended {
@@ -211,6 +213,12 @@ impl Watch {
             let _ = supervisor.cast(message);
         }
     }
+}
+
+/// How many threads they hold.
+fn threads(hung: &[Hung]) -> usize {
+    let batches: BTreeSet<usize> = hung.iter().filter_map(|hung| hung.batch).collect();
+    hung.iter().filter(|hung| hung.batch.is_none()).count() + batches.len()
 }
 
 #[cfg(test)]

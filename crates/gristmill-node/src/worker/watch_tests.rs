@@ -4,12 +4,13 @@ use crate::stage;
 use crate::worker::execution::Executor;
 use bytes::Bytes;
 use gristmill_broker::{Entry, Epoch, QueueDefinition};
-use gristmill_handler::{HandlerError, KindOptions, Registry, State};
+use gristmill_handler::{BatchOptions, HandlerError, Item, KindOptions, Registry, State};
 use gristmill_job::{ContentType, JobId, JobLimits, NewJob, QueueName};
 use std::sync::mpsc as std_mpsc;
 
 const BLOCKED_AFTER: Duration = Duration::from_secs(30);
 const SOON: Duration = Duration::from_secs(10);
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// What handlers wait for while they hold their threads.
 struct Gate {
@@ -26,6 +27,12 @@ async fn blocks((): (), State(gate): State<Gate>) -> Result<(), HandlerError> {
 async fn blocks_later((): (), gate: State<Gate>) -> Result<(), HandlerError> {
     tokio::task::yield_now().await;
     blocks((), gate).await
+}
+
+async fn blocks_together(items: Vec<Item<()>>, gate: State<Gate>) -> Result<Vec<()>, HandlerError> {
+    tokio::task::yield_now().await;
+    blocks((), gate).await?;
+    Ok(vec![(); items.len()])
 }
 
 async fn waits((): (), State(gate): State<Gate>) -> Result<(), HandlerError> {
@@ -49,11 +56,14 @@ impl Scene {
     fn new(slots: usize) -> Self {
         let (enter, entered) = std_mpsc::channel();
         let (open, opens) = std_mpsc::channel();
+        let short = KindOptions::new().hard_limit(Duration::from_millis(20));
         let limited = KindOptions::new().hard_limit(Duration::from_secs(2));
         let registry = Registry::new()
             .state(Gate { entered: enter, opens: Mutex::new(opens) })
             .kind("blocks", blocks)
             .kind("blocks.later", blocks_later)
+            .batch("blocks.together", BatchOptions::new(3, HOUR), blocks_together)
+            .batch("limited.together", BatchOptions::new(1, HOUR).kind(short), blocks_together)
             .kind("waits", waits)
             .kind_with("waits.review", KindOptions::new().review(), waits)
             .kind_with("waits.once", KindOptions::new().at_most_once(), waits)
@@ -79,12 +89,16 @@ impl Scene {
 
     /// Begins a run as its worker does, on a thread of its own.
     fn begin(&self, seq: u64, kind: &str) -> tokio::task::JoinHandle<bool> {
+        let worker = self.begin_one(seq, kind);
+        self.entered.recv_timeout(SOON).expect("the handler does not begin");
+        worker
+    }
+
+    fn begin_one(&self, seq: u64, kind: &str) -> tokio::task::JoinHandle<bool> {
         self.runs.push(&self.shared, vec![run(seq, kind)]);
         let (partition, run) = self.runs.pull().unwrap();
         let (executor, watched) = (self.executor.clone(), self.runs.seats().remove(0));
-        let worker = tokio::spawn(async move { executor.run(&watched, partition, run).await });
-        self.entered.recv_timeout(SOON).expect("the handler does not begin");
-        worker
+        tokio::spawn(async move { executor.run(&watched, partition, run).await })
     }
 
     /// Looks every half second until so long after the beginning.
@@ -163,6 +177,50 @@ async fn a_run_that_holds_its_thread_at_once_is_given_up_and_its_late_result_ref
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn so_is_one_that_does_after_an_await() {
     is_given_up_and_refused("blocks.later").await;
+}
+
+/// Its jobs hold one thread together, and each of them is a run that is given up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_that_holds_its_thread_is_given_up_job_by_job() {
+    let scene = Scene::new(3);
+    for seq in 1..=3 {
+        assert!(scene.begin_one(seq, "blocks.together").await.unwrap(), "a worker waits for no batch");
+    }
+    scene.entered.recv_timeout(SOON).expect("the handler does not begin");
+    assert!(scene.look_until(BLOCKED_AFTER - LOOK_EVERY));
+    assert!(scene.told().is_empty(), "given up too early");
+    assert!(scene.look_until(BLOCKED_AFTER + 2 * LOOK_EVERY));
+    let mut told = scene.told();
+    told.sort_by_key(|(seq, _)| *seq);
+    assert!(
+        matches!(told.as_slice(), [(1, Ran::Hung(..)), (2, Ran::Hung(..)), (3, Ran::Hung(..))]),
+        "{told:?}"
+    );
+    assert_eq!((scene.runs.free_slots(), scene.shared.alive()), (3, 3), "their slots are replaced");
+    let hung = scene.watch.hung();
+    assert_eq!((hung.len(), threads(&hung)), (3, 1));
+
+    scene.open.send(()).unwrap();
+    for _ in 0..3 {
+        let told = scene.told_soon().await;
+        assert!(matches!(told, (1..=3, Ran::Stopped)), "a late answer is refused: {told:?}");
+    }
+    assert_eq!((scene.runs.free_slots(), scene.shared.alive()), (3, 0));
+    assert!(scene.watch.hung().is_empty());
+}
+
+/// A limit cannot end what holds its thread, and to say so would let the next of its key run beside it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_batch_that_holds_its_thread_beyond_its_hard_limit_is_given_up_like_any_other() {
+    let scene = Scene::new(1);
+    scene.begin(1, "limited.together").await.unwrap();
+    // not a wait: the limit passes meanwhile, and must not count
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(scene.told().is_empty(), "its limit ended it");
+    scene.look_until(Duration::from_millis(3000));
+    assert!(matches!(scene.told().as_slice(), [(1, Ran::Hung(..))]));
+    scene.open.send(()).unwrap();
+    assert!(matches!(scene.told_soon().await, (1, Ran::Stopped)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

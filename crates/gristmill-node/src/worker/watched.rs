@@ -14,7 +14,7 @@ use crate::worker::attempt::{Attempt, Began, Traced};
 use crate::worker::panics::poll_caught;
 use crate::worker::run_queue::lock;
 use gristmill_broker::{Entry, Epoch};
-use gristmill_handler::{Answer, Facts, RunFuture};
+use gristmill_handler::{Answer, Cancellation, Facts, Polls, RunFuture};
 use gristmill_job::TraceContext;
 use gristmill_telemetry::tally;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -39,6 +39,7 @@ pub(crate) struct Live {
     pub(crate) waited: Option<Duration>,
     /// Where it is traced.
     pub(crate) began: Option<Began>,
+    pub(crate) cancellation: Cancellation,
 }
 
 impl Live {
@@ -153,17 +154,23 @@ impl Watched {
 
     /// Gives the run up if its poll has taken too long, and tells how it was. `told` runs before the run can end.
     pub(crate) fn give_up(&self, limits: &Limits, told: impl FnOnce(&Live, Duration)) -> bool {
-        let since = self.since_us.load(Ordering::SeqCst);
-        if since == IDLE || since == GIVEN_UP {
+        let own = self.since_us.load(Ordering::SeqCst);
+        if own == GIVEN_UP {
             return false;
         }
         let mut hold = lock(&self.hold);
         let Hold::Alive(live) = &*hold else { return false };
-        let held = limits.held(since);
+        let since = match own {
+            // Its own future only waits for the batch that it is handled with.
+            IDLE => live.cancellation.elsewhere().and_then(Polls::since).map(micros),
+            own => Some(own),
+        };
+        let Some(held) = since.map(|since| limits.held(since)) else { return false };
         if !limits.exceeded(live, held) {
             return false;
         }
-        if self.since_us.compare_exchange(since, GIVEN_UP, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+        let ends = |own| self.since_us.compare_exchange(own, GIVEN_UP, Ordering::SeqCst, Ordering::SeqCst);
+        if own != IDLE && ends(own).is_err() {
             return false;
         }
         told(live, held);

@@ -15,6 +15,7 @@ const LINE_BYTES: usize = 2000;
 pub(crate) struct Tail {
     kept: Arc<Mutex<Kept>>,
     reading: JoinHandle<()>,
+    logs: bool,
 }
 
 #[derive(Default)]
@@ -35,6 +36,7 @@ impl Tail {
         let kept = Arc::new(Mutex::new(Kept::default()));
         let shared = Arc::clone(&kept);
         let mut log = logged.filter(|_| tracing::enabled!(tracing::Level::DEBUG)).map(Log::new);
+        let logs = log.is_some();
         let reading = tokio::spawn(async move {
             let mut buffer = [0; 8192];
             while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -47,8 +49,18 @@ impl Tail {
                 kept.bytes.drain(..over);
                 kept.cut |= over > 0;
             }
+            if let Some(log) = &mut log {
+                log.end();
+            }
         });
-        Self { kept, reading }
+        Self { kept, reading, logs }
+    }
+
+    /// Waits until all of it is logged, where it is; nearly so, if the stream does not end.
+    pub(crate) async fn logged(&mut self) {
+        if self.logs {
+            let _ = tokio::time::timeout(PATIENCE, &mut self.reading).await;
+        }
     }
 
     /// What was kept once the stream has ended, or nearly so; and whether there was more in front of it.
@@ -79,13 +91,22 @@ impl Log {
     fn take(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {
-                b'\n' => {
-                    tracing::debug!(kind = &*self.kind, "{}", String::from_utf8_lossy(&self.line));
-                    self.line.clear();
-                }
+                b'\n' => self.write(),
                 _ if self.line.len() < LINE_BYTES => self.line.push(*byte),
                 _ => {}
             }
+        }
+    }
+
+    fn write(&mut self) {
+        tracing::debug!(kind = &*self.kind, "{}", String::from_utf8_lossy(&self.line));
+        self.line.clear();
+    }
+
+    /// A last line may lack its end.
+    fn end(&mut self) {
+        if !self.line.is_empty() {
+            self.write();
         }
     }
 }

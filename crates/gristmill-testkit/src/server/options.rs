@@ -24,6 +24,7 @@ pub struct ServerOptions {
     pub(super) password: Option<String>,
     pub(super) tls: bool,
     pub(super) snapshot: Option<Snapshot>,
+    pub(super) settable_clock: bool,
     maxmemory: Option<(u64, String)>,
     lines: Vec<String>,
 }
@@ -41,6 +42,7 @@ impl ServerOptions {
             password: None,
             tls: false,
             snapshot: None,
+            settable_clock: false,
             maxmemory: None,
             lines: Vec::new(),
         }

@@ -2,6 +2,7 @@
 
 use super::{
     certificates::CertificateFiles,
+    clock::Leftovers,
     options::{ADMIN, ServerOptions},
     port::Port,
     resp::{self, Connection, Reply},
@@ -25,6 +26,7 @@ const LOG: &str = "server.log";
 /// A private server. The fields are dropped in this order: the process first, its directory last.
 pub struct Server {
     pub(super) guard: Option<Guard>,
+    pub(super) leftovers: Option<Leftovers>,
     pub(super) options: ServerOptions,
     pub(super) plain: Port,
     pub(super) tls: Option<Port>,
@@ -50,6 +52,7 @@ impl Server {
             let certificates = options.tls.then(|| CertificateFiles::make_in(dir.path())).transpose()?;
             let mut server = Self {
                 guard: None,
+                leftovers: None,
                 plain: Port::reserve()?,
                 tls: options.tls.then(Port::reserve).transpose()?,
                 certificates,

@@ -1,6 +1,7 @@
 //! Starting a server's process and knowing that it, and no other on its port, answers with its data loaded.
 
 use super::{
+    clock::{self, Leftovers},
     options::{Appendonly, Ports},
     port::Port,
     running::{Server, info},
@@ -11,6 +12,7 @@ use crate::{
     guard::{Guard, Launch},
 };
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     path::Path,
     time::Duration,
@@ -45,15 +47,20 @@ impl Server {
             .map_err(Error::io("cannot open a server's log"))?;
         let errors = log.try_clone().map_err(Error::io("cannot share a server's log"))?;
         let binary = self.options.flavor.binary()?;
+        let (program, args) = match self.options.settable_clock {
+            true => (OsStr::new("env"), clock::launch(&binary, config_path, self.dir.path())?),
+            false => (binary.as_os_str(), vec![config_path.into_os_string()]),
+        };
         let mut guard = Guard::start(Launch {
-            program: binary.as_os_str(),
-            args: &[config_path.into_os_string()],
+            program,
+            args: &args,
             envs: &[],
             stdin: Path::new("/dev/null"),
             stdout: log.into(),
             stderr: errors.into(),
             dir: Some(self.dir.path()),
         })?;
+        self.leftovers = self.options.settable_clock.then(|| Leftovers { pid: guard.pid() });
         self.wait_ready(&mut guard)?;
         self.guard = Some(guard);
         if appendonly != self.options.appendonly {

@@ -47,6 +47,8 @@ pub(crate) enum Operation {
     HandBack {
         who: usize,
         jobs: Vec<Job>,
+        /// It was sent for the first claim that its sender ever had of them, and not for the last.
+        first: bool,
         stopped: usize,
     },
     Start {
@@ -166,8 +168,8 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(who, timeout, go_on, count)| Operation::Reclaim { who, timeout, go_on, count }),
         24 => (who(), window(), vec((job(), settle()), 1..5))
             .prop_map(|(who, window, jobs)| Operation::Settle { who, window, jobs }),
-        7 => (who(), jobs(0..4), 0..4usize)
-            .prop_map(|(who, jobs, stopped)| Operation::HandBack { who, jobs, stopped }),
+        7 => (who(), jobs(0..4), proptest::bool::weighted(0.3), 0..4usize)
+            .prop_map(|(who, jobs, first, stopped)| Operation::HandBack { who, jobs, first, stopped }),
         14 => (who(), vec((job(), turn(), how()), 1..6)).prop_map(|(who, starts)| Operation::Start { who, starts }),
         4 => who().prop_map(|who| Operation::Census { who }),
         2 => (who(), vec(0..4usize, 0..3)).prop_map(|(who, entries)| Operation::Forward { who, entries }),

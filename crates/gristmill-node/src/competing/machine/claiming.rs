@@ -128,7 +128,7 @@ impl Claiming {
 }
 
 /// About this time: a quarter less or more, so that nodes do not move in step.
-fn around(time: Duration, random: f64) -> Duration {
+pub(super) fn around(time: Duration, random: f64) -> Duration {
     time.mul_f64(0.75 + random / 2.0)
 }
 

@@ -24,8 +24,10 @@ impl Machine {
         for chunk in back.chunks(MAX_JOBS_PER_CALL) {
             let places: Vec<Place> = chunk.iter().map(|(place, _)| *place).collect();
             let stopped = chunk.iter().filter(|(_, stopped)| *stopped).count();
+            let claim = |place| self.held.get(place).map_or(0, |held| held.job.entry.claim);
+            let claims = places.iter().map(claim).collect();
             actions.push(Action::HandedBack(places.len()));
-            self.send(Call::HandBack { places, stopped }, For::HandBack, actions);
+            self.send(Call::HandBack { places, claims, stopped }, For::HandBack, actions);
         }
     }
 
@@ -46,7 +48,7 @@ impl Machine {
     /// Whether a call that hands back this job is under way, or about to be; and whether it says that its run was stopped.
     pub(super) fn is_laid_down(&self, place: Place) -> Option<bool> {
         let named = |sent: &Sent| match &*sent.call {
-            Call::HandBack { places, stopped } => {
+            Call::HandBack { places, stopped, .. } => {
                 places.iter().position(|named| *named == place).map(|at| at < *stopped)
             }
             _ => None,

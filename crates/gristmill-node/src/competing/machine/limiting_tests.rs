@@ -29,7 +29,12 @@ impl Played {
         let queue = QueueName::new("q").unwrap();
         let gate = Arc::new(crate::limits::gate::Gate::new(queue, "scarce", limit, freeing));
         let policy = Policy { limits: Limits::of_gate(gate.clone()), ..stage::bounds().policy };
-        let bounds = Bounds { claim_jobs: 100, visibility_timeout: Duration::from_secs(30), policy };
+        let bounds = Bounds {
+            claim_jobs: 100,
+            visibility_timeout: Duration::from_secs(30),
+            census_every: Duration::from_secs(30),
+            policy,
+        };
         let now = Instant::now();
         let machine = Machine::new(bounds, "n~1".into(), 0, Epoch(1), now);
         let mut played = Self { machine, gate, now, free_slots, _freed: freed };

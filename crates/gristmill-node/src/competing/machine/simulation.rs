@@ -25,6 +25,7 @@ use store::{Mistake, Store};
 const SLOTS: usize = 3;
 const JOBS: u64 = 12;
 const TIMEOUT: Duration = Duration::from_millis(300);
+const CENSUS: Duration = Duration::from_millis(50);
 
 #[derive(Clone, Debug)]
 enum Request {
@@ -58,8 +59,8 @@ struct World {
     store: Store,
     nodes: Vec<Node>,
     late: Vec<(String, Request)>,
-    /// Claims that ended by a request of an earlier claim of the same node, which executed late: its node cannot know. Such a
-    /// job may run twice; its result is written once.
+    /// Claims that ended by a settle of an earlier claim of the same node, which executed late: its node cannot know. Such a job
+    /// may run twice; its result is written once. A hand back names its claim, and ends no other.
     ended_late: HashSet<Place>,
     seen: kinds::Seen,
     lives: u64,
@@ -107,7 +108,7 @@ impl World {
         let limit = kinds::AtNode::new();
         let (rules, limits) = (kinds::rules(), limit.limits());
         let policy = Policy { crash_budget: 1000, rules, limits, ..Policy::with(retry) };
-        let bounds = Bounds { claim_jobs: 4, visibility_timeout: TIMEOUT, policy };
+        let bounds = Bounds { claim_jobs: 4, visibility_timeout: TIMEOUT, census_every: CENSUS, policy };
         let now = self.at(self.store.now);
         Node {
             machine: Machine::new(bounds, name.as_str().into(), 0, Epoch(self.lives), now),
@@ -274,6 +275,7 @@ fn mistakes_of_the_store_are_found() {
         Mistake::KeepsAcknowledged,
         Mistake::ForgetsInterruption,
         Mistake::LosesRejected,
+        Mistake::HandsBackNewer,
     ] {
         assert!(simulate(mistake, 20_000).is_err(), "{mistake:?} was not found");
     }

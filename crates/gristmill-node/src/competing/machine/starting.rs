@@ -55,7 +55,9 @@ impl Machine {
     ) {
         let place = entry.place;
         if let Some(held) = self.held.get_mut(&place) {
-            // Claimed again by this very node, while it is still busy with the claim before.
+            // Claimed again by this very node, while it is still busy with the claim before. A hand back names the newest.
+            let newest = held.job.entry.claim.max(entry.claim);
+            Arc::make_mut(&mut held.job.entry).claim = newest;
             match held.stage {
                 Stage::Lost { .. } => held.stage = Stage::Lost { again: true },
                 Stage::HandingBack => {

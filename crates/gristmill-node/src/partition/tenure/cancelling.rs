@@ -82,7 +82,16 @@ impl Tenure {
                 };
                 let entry = entry.unwrap_or_else(|| {
                     let (state, envelope) = (JobState::of(line, 0), bytes::Bytes::new());
-                    Arc::new(Entry { place, id, key, envelope, state, recovered: false, returned: false })
+                    Arc::new(Entry {
+                        place,
+                        id,
+                        key,
+                        envelope,
+                        state,
+                        recovered: false,
+                        returned: false,
+                        claim: 1,
+                    })
                 });
                 self.cancelling.noted.remove(&place);
                 self.cancelling.withdrawn += 1;

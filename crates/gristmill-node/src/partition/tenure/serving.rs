@@ -170,7 +170,7 @@ impl Tenure {
         for chunk in places.chunks(MAX_JOBS_PER_CALL) {
             let stopped_here = stopped.min(chunk.len());
             stopped -= stopped_here;
-            let call = Call::HandBack { places: chunk.to_vec(), stopped: stopped_here };
+            let call = Call::HandBack { places: chunk.to_vec(), claims: Vec::new(), stopped: stopped_here };
             self.send(call, Vec::new(), actions);
         }
         if !places.is_empty() {

@@ -115,7 +115,7 @@ impl World {
     }
 
     fn fault(&mut self, n: usize) {
-        match self.rng.below(6) {
+        match self.rng.below(7) {
             0 if self.kills < 6 => {
                 self.kills += 1;
                 self.revive(n);
@@ -127,6 +127,7 @@ impl World {
                 let nth = self.rng.below(JOBS);
                 self.store.cancel(nth);
             }
+            5 => self.store.litter += 1,
             _ => {
                 self.paused = !self.paused;
                 self.hear_pauses();
@@ -194,7 +195,6 @@ impl World {
     fn execute_late(&mut self, me: &str, request: &Request) {
         let places: Vec<Place> = match request {
             Request::Send(_, call) => match &**call {
-                Call::HandBack { places, .. } => places.clone(),
                 Call::Settle(jobs) => jobs.iter().map(|job| job.place).collect(),
                 _ => Vec::new(),
             },

@@ -3,6 +3,7 @@
 use super::kinds::{self, Holders};
 use crate::competing::events::Which;
 use crate::stage;
+use gristmill_broker::census::Census;
 use gristmill_broker::delayed::Member;
 use gristmill_broker::grab::Grabbed;
 use gristmill_broker::promote::Promoted;
@@ -36,6 +37,8 @@ pub(super) enum Mistake {
     ForgetsInterruption,
     /// A job whose effect could not be written is gone.
     LosesRejected,
+    /// A hand back lays down whatever claim its node has of the job now.
+    HandsBackNewer,
 }
 
 #[derive(Clone)]
@@ -50,6 +53,8 @@ struct Job {
     envelope: bytes::Bytes,
     line: Option<StateLine>,
     claim: Option<Claim>,
+    /// How often it was claimed at its place.
+    claims: u64,
 }
 
 pub(super) struct Store {
@@ -64,6 +69,8 @@ pub(super) struct Store {
     /// Of the kind that is limited.
     pub(super) holders: Holders,
     last: u64,
+    /// Lines of jobs that somebody deleted.
+    pub(super) litter: u64,
 }
 
 const HANDED_BACK: &str = "handed-back";
@@ -79,10 +86,11 @@ impl Store {
             buried: BTreeMap::new(),
             holders: Holders::default(),
             last: 0,
+            litter: 0,
         };
         for n in 0..jobs {
             let id = JobId::new(&format!("job{n}")).unwrap();
-            store.add(Job { id, envelope: kinds::envelope(n), line: None, claim: None });
+            store.add(Job { id, envelope: kinds::envelope(n), line: None, claim: None, claims: 0 });
         }
         store
     }
@@ -93,7 +101,7 @@ impl Store {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.stream.is_empty() && self.delayed.is_empty()
+        self.stream.is_empty() && self.delayed.is_empty() && self.litter == 0
     }
 
     pub(super) fn owner(&self, place: Place) -> Option<&str> {
@@ -110,18 +118,20 @@ impl Store {
         self.stream.keys().filter(|place| self.owner(**place) == Some(owner)).count()
     }
 
+    /// A new claim.
     fn take(&mut self, place: Place, owner: &str) -> Entry {
+        self.stream.get_mut(&place).unwrap().claims += 1;
+        self.pass(place, owner)
+    }
+
+    /// The same claim, as of now.
+    fn pass(&mut self, place: Place, owner: &str) -> Entry {
         let now = self.now;
         let job = self.stream.get_mut(&place).unwrap();
         job.claim = Some(Claim { owner: owner.into(), since: now });
         let state = job.line.clone().map_or_else(JobState::default, |line| JobState::of(line, now));
-        Entry {
-            place,
-            id: job.id.clone(),
-            envelope: job.envelope.clone(),
-            state,
-            ..stage::entry(place.seq, "k")
-        }
+        let (id, envelope, claim) = (job.id.clone(), job.envelope.clone(), job.claims);
+        Entry { place, id, envelope, state, claim, ..stage::entry(place.seq, "k") }
     }
 
     pub(super) fn grab(&mut self, me: &str, count: usize, which: Which) -> Grabbed {
@@ -175,7 +185,7 @@ impl Store {
         for place in places {
             let steals = self.mistake == Mistake::ExtendSteals && self.stream.contains_key(place);
             if self.owner(*place) == Some(me) || steals {
-                let entry = self.take(*place, me);
+                let entry = self.pass(*place, me);
                 let line = entry.state.line();
                 if line.and_then(|line| line.request.as_ref()).is_some_and(Request::is_cancel) {
                     cancelled.push(*place);
@@ -224,12 +234,14 @@ impl Store {
             Call::Start(starts) => Answer::Started(
                 starts.iter().map(|start| self.start(me, start.place, start.turn, start.how)).collect(),
             ),
-            Call::HandBack { places, stopped } => {
+            Call::HandBack { places, claims, stopped } => {
                 for (n, place) in places.iter().enumerate() {
-                    if self.owner(*place) != Some(me) {
+                    let is_newer = self.stream.get(place).is_some_and(|job| job.claims != claims[n]);
+                    let is_mine = self.owner(*place) == Some(me);
+                    if !is_mine || (is_newer && self.mistake != Mistake::HandsBackNewer) {
                         continue;
                     }
-                    self.take(*place, HANDED_BACK);
+                    self.pass(*place, HANDED_BACK);
                     let line = self.stream.get_mut(place).and_then(|job| job.line.as_mut());
                     if let Some(line) = line
                         && line.mark.take().is_some()
@@ -239,6 +251,14 @@ impl Store {
                 }
                 Answer::Done
             }
+            Call::Census { .. } => Answer::Counted(Some(Census {
+                claimed: 0,
+                returned: 0,
+                cursors: (0, 0),
+                holds_removed: 0,
+                lines_removed: std::mem::take(&mut self.litter),
+                changes: 0,
+            })),
             other => panic!("{other:?} in a queue without order"),
         }
     }
@@ -302,7 +322,10 @@ impl Store {
                 let due = self.now + u64::try_from(delay.as_millis()).unwrap();
                 self.last += 1;
                 let member = Member::new(self.last, false, &job.id);
-                self.delayed.insert(member, (due, Job { line: state.line().cloned(), claim: None, ..job }));
+                self.delayed.insert(
+                    member,
+                    (due, Job { line: state.line().cloned(), claim: None, claims: 0, ..job }),
+                );
                 return Settled::Retried;
             }
             Verdict::Done { .. } => ("done", Settled::Done),
