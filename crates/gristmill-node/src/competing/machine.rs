@@ -325,6 +325,9 @@ impl Machine {
             match held.stage {
                 Stage::Running if held.job.acknowledged => continue,
                 Stage::Running => {
+                    if let Some(permit) = &held.permit {
+                        permit.revoke();
+                    }
                     held.stage = Stage::Lost { again: false };
                     let turn = held.job.turn();
                     actions.push(Action::SoftCancel(*place));

@@ -29,13 +29,15 @@ pub(crate) struct Permit {
     stands: AtomicU8,
     /// Until when the slot surely stands, in [`micros`]; for one that needs none, for ever.
     trusted_until_us: AtomicU64,
+    revoked: AtomicBool,
     told_lost: AtomicBool,
 }
 
 impl Permit {
     pub(super) fn new(gate: Arc<Gate>, name: SlotName, asked: Asked, job: JobId) -> Self {
         let (stands, trusted_until_us) = (AtomicU8::new(ASKS), AtomicU64::new(0));
-        Self { gate, name, asked, job, stands, trusted_until_us, told_lost: AtomicBool::new(false) }
+        let (revoked, told_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { gate, name, asked, job, stands, trusted_until_us, revoked, told_lost }
     }
 
     /// What it asks Redis.
@@ -83,9 +85,15 @@ impl Permit {
         &self.job
     }
 
+    /// The claim of its job was lost, if only for a moment: another node may have inherited its slot, and freed it. Nothing begins
+    /// with it any more.
+    pub(crate) fn revoke(&self) {
+        self.revoked.store(true, Ordering::SeqCst);
+    }
+
     /// Whether a run may begin with it.
     pub(crate) fn trusted(&self, now: Instant) -> bool {
-        micros(now) < self.trusted_until_us.load(Ordering::SeqCst)
+        !self.revoked.load(Ordering::SeqCst) && micros(now) < self.trusted_until_us.load(Ordering::SeqCst)
     }
 }
 

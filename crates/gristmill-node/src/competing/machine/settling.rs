@@ -152,6 +152,9 @@ impl Machine {
                 let mut job = job;
                 job.stopped = false;
                 job.entry = Arc::new(Entry { state: job.entry.state.noted(false), ..(*job.entry).clone() });
+                if self.held.get(&place).is_some_and(|held| held.cancelled) {
+                    return self.ends_unrun(&job, Unrun::Cancelled, now);
+                }
                 if self.phase != Phase::Serving {
                     return self.hand_back(place, false, actions);
                 }
@@ -160,6 +163,14 @@ impl Machine {
             }
             ran => self.judged(&job, ran, attempt, now, actions),
         }
+    }
+
+    fn ends_unrun(&mut self, job: &LaneJob, unrun: Unrun, now: Now<'_>) {
+        let settle = self.judge(now).unrun(job, unrun);
+        if let Some(held) = self.held.get_mut(&job.entry.place) {
+            held.stage = Stage::Settling;
+        }
+        self.to_settle.push(Settling::of(job.entry.clone(), settle));
     }
 
     fn judged(

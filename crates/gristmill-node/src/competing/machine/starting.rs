@@ -58,6 +58,9 @@ impl Machine {
             // Claimed again by this very node, while it is still busy with the claim before. A hand back names the newest.
             let newest = held.job.entry.claim.max(entry.claim);
             Arc::make_mut(&mut held.job.entry).claim = newest;
+            if let Some(permit) = &held.permit {
+                permit.revoke();
+            }
             match held.stage {
                 Stage::Lost { .. } => held.stage = Stage::Lost { again: true },
                 Stage::HandingBack => {

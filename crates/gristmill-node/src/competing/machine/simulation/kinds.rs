@@ -183,6 +183,7 @@ impl World {
             let stand = self.store.holders.stand(self.store.now);
             let alone = usize::from(run.alone);
             assert!(trusted <= 1, "{trusted} of a limit of one, {stand} hold it: {run:?}");
+            assert!(trusted <= stand, "{trusted} trust slots of which {stand} stand: {run:?}");
             assert!(self.nodes[n].limit.gate.holds() >= trusted.max(alone), "without a permit: {run:?}");
         }
         let turn = if kind == "once" { 0 } else { run.turn };
