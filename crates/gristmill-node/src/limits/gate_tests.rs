@@ -104,6 +104,22 @@ fn partitions_that_wait_are_woken_in_turn_as_many_as_may_ask() {
 }
 
 #[test]
+fn a_permit_whose_claim_was_lost_lets_no_run_begin_though_its_slot_is_kept() {
+    let ((gate, _told), now) = (gate(), Instant::now());
+    let permit = enter(&gate, 0, now).unwrap();
+    let until = now + Duration::from_secs(3);
+    permit.answered(Some(Admitted::Slot), until, 0.5);
+    permit.revoke();
+    permit.kept(until + Duration::from_secs(1));
+    assert!(!permit.trusted(now));
+    // The same where its answer comes afterwards.
+    let asks = enter(&gate, 1, now).unwrap();
+    asks.revoke();
+    asks.answered(Some(Admitted::Slot), until, 0.5);
+    assert!(!asks.trusted(now));
+}
+
+#[test]
 fn a_slot_that_nobody_kept_lets_no_run_begin() {
     let ((gate, _told), now) = (gate(), Instant::now());
     let permit = enter(&gate, 0, now).unwrap();
