@@ -275,8 +275,9 @@ fn mistakes_of_the_store_are_found() {
         Mistake::KeepsAcknowledged,
         Mistake::ForgetsInterruption,
         Mistake::LosesRejected,
-        Mistake::HandsBackNewer,
     ] {
-        assert!(simulate(mistake, 20_000).is_err(), "{mistake:?} was not found");
+        let found = simulate(mistake, 20_000).err();
+        let found = found.unwrap_or_else(|| panic!("{mistake:?} was not found"));
+        eprintln!("{mistake:?}: GRISTMILL_SEED={found} shows it");
     }
 }
