@@ -251,7 +251,10 @@ fn jobs_for_later_come_when_the_clock_of_redis_says_so_and_none_is_lost() {
         // What is enqueued from now on is for the clock as it is now.
         let now: Vec<NewJob> = (80..90).map(|n| later(n, 1)).collect();
         fleet.enqueue(now.clone());
-        eventually(SOON, "those of now to run", || (fleet.history().runs.len() == 50).then_some(()));
+        // Around a jump two nodes may run one key: what is asked is that each has run, not how often.
+        let ran = |n: usize| !fleet.runs_of(&format!("later{n}")).is_empty();
+        eventually(SOON, "those of now to run", || (80..90).all(ran).then_some(()));
+        assert!(!(40..80).any(ran), "before their time");
         jump(&mut fleet, &nodes, 2 * AN_HOUR_S);
         fleet.wait_settled_within(SOON);
         fleet.assert_effects(&[in_an_hour, soon, now].concat());
