@@ -50,27 +50,32 @@ fn in_order_and_once_although_a_node_is_killed_and_one_leaves() {
     });
 }
 
+/// Of eight jobs of one batch, the fourth fails for good, and no other does.
+pub(crate) fn one_fails_for_good(mut fleet: Fleet, node: &NodeProcess) {
+    let script = |n: usize| Script { permanent: n == 3, ..effect() };
+    let job = |n: usize| Fleet::job_of(BATCHED, &format!("b{n}"), &format!("key{n}"), &script(n));
+    let jobs: Vec<NewJob> = (0..8).map(job).collect();
+    fleet.expect_settled_otherwise(&["b3"]);
+    fleet.enqueue(jobs);
+    fleet.wait_settled();
+    for n in 0..8 {
+        let runs = fleet.runs_of(&format!("b{n}"));
+        let outcomes: Vec<_> = runs.iter().map(|run| run.ended.map(|(_, outcome)| outcome)).collect();
+        let expected = if n == 3 { Outcome::Failed } else { Outcome::Done };
+        assert_eq!(outcomes, [Some(expected)], "job {n}");
+    }
+    assert_eq!(fleet.dead().len(), 1);
+    fleet.assert_promises();
+    assert_eq!(batches(node).iter().sum::<usize>(), 8);
+}
+
 #[test]
 fn one_that_fails_for_good_harms_no_other_of_its_batch() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options);
         let node = fleet.node();
         fleet.wait_shared_by(1);
-        let script = |n: usize| Script { permanent: n == 3, ..effect() };
-        let job = |n: usize| Fleet::job_of(BATCHED, &format!("b{n}"), &format!("key{n}"), &script(n));
-        let jobs: Vec<NewJob> = (0..8).map(job).collect();
-        fleet.expect_settled_otherwise(&["b3"]);
-        fleet.enqueue(jobs.clone());
-        fleet.wait_settled();
-        for n in 0..8 {
-            let runs = fleet.runs_of(&format!("b{n}"));
-            let outcomes: Vec<_> = runs.iter().map(|run| run.ended.map(|(_, outcome)| outcome)).collect();
-            let expected = if n == 3 { Outcome::Failed } else { Outcome::Done };
-            assert_eq!(outcomes, [Some(expected)], "job {n}");
-        }
-        assert_eq!(fleet.dead().len(), 1);
-        fleet.assert_promises();
-        assert_eq!(batches(&node).iter().sum::<usize>(), 8);
+        one_fails_for_good(fleet, &node);
     });
 }
 

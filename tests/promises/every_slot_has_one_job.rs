@@ -102,28 +102,68 @@ fn shift(fleet: &Fleet, by_ms: i64) {
     fleet.server.command(&["HSET", &key, NAME, &line]).unwrap();
 }
 
+/// How a node of the schedule is started.
+pub(crate) type Starts = fn(&mut Fleet, &Schedule) -> NodeProcess;
+
+/// Twenty slots under two nodes of one name: each stands still for a while, one is killed, the other ends as `ends` says.
+pub(crate) fn twenty_slots(
+    fleet: &mut Fleet,
+    node: Starts,
+    ends: impl FnOnce(&mut Fleet, &mut NodeProcess),
+) -> NodeProcess {
+    let tick = cron("* * * * * *");
+    let (mut a, mut b) = (node(fleet, &tick), node(fleet, &tick));
+    wait_more(fleet, 4);
+    // Whichever fires, the other does while it stands still; and then it wakes with what it had in mind.
+    fleet.pause(&mut a);
+    wait_more(fleet, 4);
+    fleet.resume(&mut a);
+    fleet.pause(&mut b);
+    wait_more(fleet, 4);
+    fleet.resume(&mut b);
+    wait_more(fleet, 2);
+    fleet.kill(&mut a);
+    wait_more(fleet, 3);
+    let c = node(fleet, &tick);
+    wait_more(fleet, 2);
+    ends(fleet, &mut b);
+    wait_more(fleet, 3);
+    c
+}
+
+/// Six seconds without a node; the nodes that make them up.
+pub(crate) fn no_node_lives_for_a_while(fleet: &mut Fleet, node: Starts) -> [NodeProcess; 2] {
+    let mut a = node(fleet, &schedule(1));
+    wait_more(fleet, 2);
+    fleet.kill(&mut a);
+    let last = record(fleet).unwrap().after;
+    eventually(SOON, "slots to be missed", || {
+        let now = UnixMillis::from_system(std::time::SystemTime::now());
+        (now.0 > last.0 + 6000).then_some(())
+    });
+    let nodes = [node(fleet, &schedule(1)), node(fleet, &schedule(1))];
+    wait_more(fleet, 8);
+    nodes
+}
+
+/// Three seconds without Redis; the nodes that make them up.
+pub(crate) fn redis_is_away_for_a_while(fleet: &mut Fleet, node: Starts) -> [NodeProcess; 2] {
+    let nodes = [node(fleet, &schedule(1)), node(fleet, &schedule(1))];
+    wait_more(fleet, 3);
+    fleet.server.kill().unwrap();
+    let down = std::time::Instant::now();
+    eventually(SOON, "three seconds", || (down.elapsed() > Duration::from_secs(3)).then_some(()));
+    fleet.server.restart().unwrap();
+    wait_more(fleet, 5);
+    nodes
+}
+
 #[test]
 fn twenty_cron_slots_under_two_owners_of_one_name_paused_resumed_and_killed() {
     on_every_flavor(|options| {
         let mut fleet = Fleet::start(options);
-        let tick = cron("* * * * * *");
-        let (mut a, mut b) = (node(&mut fleet, &tick), node(&mut fleet, &tick));
-        wait_more(&fleet, 4);
-        // Whichever fires, the other does while it stands still; and then it wakes with what it had in mind.
-        fleet.pause(&mut a);
-        wait_more(&fleet, 4);
-        fleet.resume(&mut a);
-        fleet.pause(&mut b);
-        wait_more(&fleet, 4);
-        fleet.resume(&mut b);
-        wait_more(&fleet, 2);
-        fleet.kill(&mut a);
-        wait_more(&fleet, 3);
-        let c = node(&mut fleet, &tick);
-        wait_more(&fleet, 2);
-        fleet.kill(&mut b);
-        wait_more(&fleet, 3);
-        let slots = assert_each_once(&fleet, &mut [c], 1);
+        let last = twenty_slots(&mut fleet, node, |fleet, b| fleet.kill(b));
+        let slots = assert_each_once(&fleet, &mut [last], 1);
         assert!(slots.len() >= 20, "{slots:?}");
     });
 }
@@ -132,17 +172,8 @@ fn twenty_cron_slots_under_two_owners_of_one_name_paused_resumed_and_killed() {
 fn slots_while_no_node_lived_are_made_up_in_their_order() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options);
-        let mut a = node(&mut fleet, &schedule(1));
-        wait_more(&fleet, 2);
-        fleet.kill(&mut a);
-        let last = record(&fleet).unwrap().after;
-        eventually(SOON, "slots to be missed", || {
-            let now = UnixMillis::from_system(std::time::SystemTime::now());
-            (now.0 > last.0 + 6000).then_some(())
-        });
-        let (b, c) = (node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1)));
-        wait_more(&fleet, 8);
-        assert_each_once(&fleet, &mut [b, c], 1);
+        let mut nodes = no_node_lives_for_a_while(&mut fleet, node);
+        assert_each_once(&fleet, &mut nodes, 1);
         let order: Vec<u64> = fleet.history().runs.iter().map(|run| run.job.version).collect();
         assert!(order.is_sorted(), "{order:?}");
     });
@@ -152,13 +183,7 @@ fn slots_while_no_node_lived_are_made_up_in_their_order() {
 fn slots_while_redis_was_away_are_made_up() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options.appendonly(Appendonly::Always));
-        let mut nodes = [node(&mut fleet, &schedule(1)), node(&mut fleet, &schedule(1))];
-        wait_more(&fleet, 3);
-        fleet.server.kill().unwrap();
-        let down = std::time::Instant::now();
-        eventually(SOON, "three seconds", || (down.elapsed() > Duration::from_secs(3)).then_some(()));
-        fleet.server.restart().unwrap();
-        wait_more(&fleet, 5);
+        let mut nodes = redis_is_away_for_a_while(&mut fleet, node);
         assert_each_once(&fleet, &mut nodes, 1);
     });
 }

@@ -90,26 +90,29 @@ fn in_the_order_of_due_time_and_then_of_enqueue_and_never_early() {
     });
 }
 
-/// An empty set, a node that sleeps, and a job that is due before its next renewal: the bell tells.
+/// An empty set, nodes that sleep, and a job that is due before they would look again: the bell tells.
+pub(crate) fn a_new_first_is_heard_of(fleet: &mut Fleet) {
+    let (began_ms, _) = clocks(fleet);
+    for n in 1..=30 {
+        let job = Fleet::job(&format!("job{n}"), &format!("key{}", n % 5), n, &Script::default());
+        let job = job.due_in(Duration::from_millis(60));
+        assert!(fleet.enqueue(vec![job])[0].delayed.is_some());
+        let id = format!("job{n}");
+        eventually(SOON, "the job to run", || (!fleet.runs_of(&id).is_empty()).then_some(()));
+    }
+    fleet.wait_settled();
+    assert_eq!(fleet.assert_promises().runs, 30);
+    let (end_ms, _) = clocks(fleet);
+    eprintln!("30 jobs, each due 60 ms after the one before ran: {} ms", end_ms - began_ms);
+}
+
 #[test]
 fn a_new_first_is_heard_of_without_waiting_for_a_renewal() {
     on_servers(|options| {
         let mut fleet = Fleet::start(options);
         let _node = fleet.node();
         fleet.wait_shared_by(1);
-        let clocks = clocks(&fleet);
-        for n in 1..=30 {
-            let job = Fleet::job(&format!("job{n}"), &format!("key{}", n % 5), n, &Script::default());
-            let job = job.due_in(Duration::from_millis(60));
-            assert!(fleet.enqueue(vec![job])[0].delayed.is_some());
-            let id = format!("job{n}");
-            eventually(SOON, "the job to run", || (!fleet.runs_of(&id).is_empty()).then_some(()));
-        }
-        fleet.wait_settled();
-        let report = fleet.assert_promises();
-        assert_eq!(report.runs, 30);
-        let (end_ms, _) = self::clocks(&fleet);
-        eprintln!("30 jobs, each due 60 ms after the one before ran: {} ms", end_ms - clocks.0);
+        a_new_first_is_heard_of(&mut fleet);
     });
 }
 
@@ -198,25 +201,26 @@ fn a_promote_whose_answer_is_lost_or_that_arrives_late_moves_each_job_once() {
     });
 }
 
+/// Thirty jobs are overdue before the first node comes.
+pub(crate) fn the_first_node_promotes(mut fleet: Fleet, jobs: Vec<NewJob>) {
+    let jobs: Vec<NewJob> = jobs.into_iter().map(|job| job.due_in(Duration::from_millis(1))).collect();
+    fleet.enqueue(jobs.clone());
+    let overdue = eventually(SOON, "all of them overdue", || {
+        let views = fleet.partitions();
+        let late = |view: &gristmill_broker::inspect::PartitionView| {
+            view.delayed == 0 || view.due.is_some_and(|due| due < view.now)
+        };
+        views.iter().all(late).then(|| views.iter().map(|view| view.delayed).sum::<u64>())
+    });
+    assert_eq!(overdue, 30);
+    let _node = fleet.node();
+    fleet.wait_settled();
+    fleet.assert_effects(&jobs);
+}
+
 #[test]
 fn with_no_owner_nothing_is_promoted_and_the_first_owner_promotes_at_once() {
-    on_servers(|options| {
-        let mut fleet = Fleet::start(options);
-        let jobs = Fleet::versions(10, 3, &effect());
-        let jobs: Vec<NewJob> = jobs.into_iter().map(|job| job.due_in(Duration::from_millis(1))).collect();
-        fleet.enqueue(jobs.clone());
-        let overdue = eventually(SOON, "all of them overdue", || {
-            let views = fleet.partitions();
-            let late = |view: &gristmill_broker::inspect::PartitionView| {
-                view.delayed == 0 || view.due.is_some_and(|due| due < view.now)
-            };
-            views.iter().all(late).then(|| views.iter().map(|view| view.delayed).sum::<u64>())
-        });
-        assert_eq!(overdue, 30);
-        let _node = fleet.node();
-        fleet.wait_settled();
-        fleet.assert_effects(&jobs);
-    });
+    on_servers(|options| the_first_node_promotes(Fleet::start(options), Fleet::versions(10, 3, &effect())));
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Queues with ordering none: jobs that are handled together end each by its own answer there as well, whoever dies, stands still
 //! or leaves.
 
-use crate::batches_answer_for_each_job::batches;
+use crate::batches_answer_for_each_job::{batches, one_fails_for_good};
 use gristmill_job::NewJob;
-use gristmill_testkit::history::Outcome;
 use gristmill_tests::fleet::Fleet;
 use gristmill_tests::script::{BATCHED, Script};
 use gristmill_tests::servers::{on_every_flavor, on_servers};
@@ -73,20 +72,6 @@ fn one_that_fails_for_good_harms_no_other_of_its_batch() {
     on_servers(|options| {
         let mut fleet = Fleet::unordered(options);
         let node = fleet.node();
-        let script = |n: usize| Script { permanent: n == 3, ..effect() };
-        let job = |n: usize| Fleet::job_of(BATCHED, &format!("b{n}"), &format!("key{n}"), &script(n));
-        let jobs: Vec<NewJob> = (0..8).map(job).collect();
-        fleet.expect_settled_otherwise(&["b3"]);
-        fleet.enqueue(jobs.clone());
-        fleet.wait_settled();
-        for n in 0..8 {
-            let runs = fleet.runs_of(&format!("b{n}"));
-            let outcomes: Vec<_> = runs.iter().map(|run| run.ended.map(|(_, outcome)| outcome)).collect();
-            let expected = if n == 3 { Outcome::Failed } else { Outcome::Done };
-            assert_eq!(outcomes, [Some(expected)], "job {n}");
-        }
-        assert_eq!(fleet.dead().len(), 1);
-        fleet.assert_promises();
-        assert_eq!(batches(&node).iter().sum::<usize>(), 8);
+        one_fails_for_good(fleet, &node);
     });
 }

@@ -1,14 +1,16 @@
 //! Queues with ordering none: a slot of a schedule has one job there as well, and that job has its effect once, whatever happens
 //! to the nodes that fire it and to those that run it.
 
-use crate::every_slot_has_one_job::{NAME, cron, jobs_ever, leave, node, record, schedule, slots, wait_more};
-use gristmill_job::{UnixMillis, partition_of};
+use crate::every_slot_has_one_job::{
+    NAME, jobs_ever, leave, no_node_lives_for_a_while, node, redis_is_away_for_a_while, schedule, slots,
+    twenty_slots, wait_more,
+};
+use gristmill_job::partition_of;
 use gristmill_testkit::eventually;
 use gristmill_testkit::server::Appendonly;
 use gristmill_tests::fleet::{Fleet, PARTITIONS, SOON};
 use gristmill_tests::node::NodeProcess;
 use gristmill_tests::servers::{on_every_flavor, on_servers};
-use std::time::Duration;
 
 /// Each slot from the first to the last has a job, only one, and it has run to its end.
 #[track_caller]
@@ -44,24 +46,8 @@ fn unordered(fleet: &mut Fleet, of: &gristmill_schedule::Schedule) -> NodeProces
 fn twenty_cron_slots_under_two_nodes_of_one_name_paused_resumed_killed_and_drained() {
     on_every_flavor(|options| {
         let mut fleet = Fleet::unordered(options);
-        let tick = cron("* * * * * *");
-        let (mut a, mut b) = (unordered(&mut fleet, &tick), unordered(&mut fleet, &tick));
-        wait_more(&fleet, 4);
-        // Whichever fires, the other does while it stands still; and then it wakes with what it had in mind.
-        fleet.pause(&mut a);
-        wait_more(&fleet, 4);
-        fleet.resume(&mut a);
-        fleet.pause(&mut b);
-        wait_more(&fleet, 4);
-        fleet.resume(&mut b);
-        wait_more(&fleet, 2);
-        fleet.kill(&mut a);
-        wait_more(&fleet, 3);
-        let c = unordered(&mut fleet, &tick);
-        wait_more(&fleet, 2);
-        leave(&mut b);
-        wait_more(&fleet, 3);
-        let slots = assert_each_once(&fleet, &mut [c], 1);
+        let last = twenty_slots(&mut fleet, unordered, |_, b| leave(b));
+        let slots = assert_each_once(&fleet, &mut [last], 1);
         assert!(slots.len() >= 20, "{slots:?}");
     });
 }
@@ -70,17 +56,8 @@ fn twenty_cron_slots_under_two_nodes_of_one_name_paused_resumed_killed_and_drain
 fn interval_slots_while_no_node_lived_are_made_up() {
     on_servers(|options| {
         let mut fleet = Fleet::unordered(options);
-        let mut a = unordered(&mut fleet, &schedule(1));
-        wait_more(&fleet, 2);
-        fleet.kill(&mut a);
-        let last = record(&fleet).unwrap().after;
-        eventually(SOON, "slots to be missed", || {
-            let now = UnixMillis::from_system(std::time::SystemTime::now());
-            (now.0 > last.0 + 6000).then_some(())
-        });
-        let (b, c) = (unordered(&mut fleet, &schedule(1)), unordered(&mut fleet, &schedule(1)));
-        wait_more(&fleet, 8);
-        assert_each_once(&fleet, &mut [b, c], 1);
+        let mut nodes = no_node_lives_for_a_while(&mut fleet, unordered);
+        assert_each_once(&fleet, &mut nodes, 1);
     });
 }
 
@@ -88,13 +65,7 @@ fn interval_slots_while_no_node_lived_are_made_up() {
 fn slots_while_redis_was_away_are_made_up() {
     on_servers(|options| {
         let mut fleet = Fleet::unordered(options.appendonly(Appendonly::Always));
-        let mut nodes = [unordered(&mut fleet, &schedule(1)), unordered(&mut fleet, &schedule(1))];
-        wait_more(&fleet, 3);
-        fleet.server.kill().unwrap();
-        let down = std::time::Instant::now();
-        eventually(SOON, "three seconds", || (down.elapsed() > Duration::from_secs(3)).then_some(()));
-        fleet.server.restart().unwrap();
-        wait_more(&fleet, 5);
+        let mut nodes = redis_is_away_for_a_while(&mut fleet, unordered);
         assert_each_once(&fleet, &mut nodes, 1);
     });
 }

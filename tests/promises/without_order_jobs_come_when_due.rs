@@ -1,7 +1,9 @@
 //! Queues with ordering none: jobs for later become ready when they are due, never early and once each, whoever dies, stands still
 //! or leaves meanwhile.
 
-use crate::jobs_come_when_due::{clocks, jobs_of, punctual};
+use crate::jobs_come_when_due::{
+    a_new_first_is_heard_of, clocks, jobs_of, punctual, the_first_node_promotes,
+};
 use gristmill_job::{NewJob, UnixMillis};
 use gristmill_testkit::eventually;
 use gristmill_testkit::seed::{SplitMix64, seed};
@@ -51,24 +53,12 @@ fn never_early_and_soon_although_nodes_are_killed_stand_still_and_leave() {
     });
 }
 
-/// An empty set, a node that sleeps, and a job that is due before its next look: the bell tells.
 #[test]
 fn a_new_first_is_heard_of_without_waiting_for_a_look() {
     on_servers(|options| {
         let mut fleet = Fleet::unordered(options);
         let _nodes = [fleet.node(), fleet.node()];
-        let clocks = clocks(&fleet);
-        for n in 1..=30 {
-            let job = Fleet::job(&format!("job{n}"), &format!("key{n}"), n, &Script::default());
-            assert!(fleet.enqueue(vec![job.due_in(Duration::from_millis(60))])[0].delayed.is_some());
-            let id = format!("job{n}");
-            eventually(SOON, "the job to run", || (!fleet.runs_of(&id).is_empty()).then_some(()));
-        }
-        fleet.wait_settled();
-        let report = fleet.assert_promises();
-        assert_eq!(report.runs, 30);
-        let (end_ms, _) = self::clocks(&fleet);
-        eprintln!("30 jobs, each due 60 ms after the one before ran: {} ms", end_ms - clocks.0);
+        a_new_first_is_heard_of(&mut fleet);
     });
 }
 
@@ -133,21 +123,7 @@ fn a_promote_whose_answer_is_lost_or_that_arrives_late_moves_each_job_once() {
 #[test]
 fn with_no_node_nothing_is_promoted_and_the_first_node_promotes_at_once() {
     on_servers(|options| {
-        let mut fleet = Fleet::unordered(options);
-        let jobs = Fleet::unlike(0, 30, &effect());
-        let jobs: Vec<NewJob> = jobs.into_iter().map(|job| job.due_in(Duration::from_millis(1))).collect();
-        fleet.enqueue(jobs.clone());
-        let overdue = eventually(SOON, "all of them overdue", || {
-            let views = fleet.partitions();
-            let late = |view: &gristmill_broker::inspect::PartitionView| {
-                view.delayed == 0 || view.due.is_some_and(|due| due < view.now)
-            };
-            views.iter().all(late).then(|| views.iter().map(|view| view.delayed).sum::<u64>())
-        });
-        assert_eq!(overdue, 30);
-        let _node = fleet.node();
-        fleet.wait_settled();
-        fleet.assert_effects(&jobs);
+        the_first_node_promotes(Fleet::unordered(options), Fleet::unlike(0, 30, &effect()));
     });
 }
 
